@@ -1,0 +1,2776 @@
+#!/usr/bin/env python3
+"""mcp_server: any Python function as a tool for AI clients, in one file.
+
+    from mcp_server import register, run
+
+    @register
+    def add(a: int, b: int) -> int:
+        "Add two integers."
+        return a + b
+
+    if __name__ == "__main__":
+        run()
+
+That is a whole server.  A client (Claude, an editor, a script) starts it as a child
+process and speaks the Model Context Protocol (MCP) with it: JSON-RPC 2.0, one message
+per line, requests on stdin, answers on stdout.  On its way a request is, in turn,
+
+    bytes -> line -> message -> request -> handler -> result -> message -> bytes
+       read_line  decode    dispatch    call      (value)   encode   write_line
+
+and this file is in that order.  A body uses only names defined above it, so it can be
+read from the top; Part II can be skipped the first time.
+
+     1  Vocabulary      versions, error codes, limits
+     2  Failures        three of them, three outcomes
+    Part I    A JSON-RPC peer
+     3  Lines           bytes <-> line
+     4  Messages        line <-> message
+     5  Calls           a request in flight, and how it is stopped
+     6  Crew            the threads that read and run
+     7  Connection      message -> request -> answer
+    Part II   JSON
+     8  Values          Python -> JSON
+     9  Hints           type -> schema, JSON -> Python
+    10  Validation      value, schema -> problems
+    Part III  MCP
+    11  Content         what a handler returned -> what the client reads
+    12  Context         what a handler may ask of us
+    13  Records         a function and all that a client may know of it
+    14  Lifecycle       the states of a session
+    15  Session         the methods of the protocol
+    Part IV   The front door
+    16  Standard I/O    stdin and stdout taken away from user code
+    17  Server          register, serve, run
+    18  Demo            what runs when no file is given
+    19  Command line    for people
+
+Three rules explain most of the code:
+ 1. Every request is answered exactly once, a cancelled one never.  The in-flight table
+    decides: who removes the request from it may answer, and nobody else.
+ 2. Reading never waits for user code, whatever that code does.
+ 3. Raise anywhere, answer in one place.
+
+It does not do HTTP (put a gateway in front), authorisation (the process runs as its
+user), or tasks.  The specification: https://modelcontextprotocol.io/specification
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import threading
+import time
+from collections import deque
+from functools import partial
+
+TYPE_CHECKING = False  # type checkers take this for true; typing costs 3 ms to import
+if TYPE_CHECKING:
+    from typing import Any, BinaryIO, Callable, Iterable, Iterator, TypeVar, overload
+    F = TypeVar("F", bound=Callable[..., Any])
+
+# ----------------------------------------------------------------------------------
+# 1. Vocabulary
+# ----------------------------------------------------------------------------------
+
+__version__ = "0.1.0"
+__all__ = [
+    "register", "run", "Server", "Context",
+    "text", "image", "audio", "embedded", "link",
+    "schema_of", "validate", "ToolError", "RpcError", "Cancelled",
+    "PROTOCOL_VERSIONS", "__version__",
+]
+
+# Revisions are dates, so they compare as strings.  Newest first.
+PROTOCOL_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+NEWEST_HANDSHAKE = "2025-11-25"
+V2025_03, V2025_06, V2025_11 = "2025-03-26", "2025-06-18", "2025-11-25"
+
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
+INVALID_PARAMS, INTERNAL_ERROR = -32602, -32603
+
+MAX_LINE = 16 * 2**20     # bytes of one message; a longer one is refused, never held
+MAX_IN_FLIGHT = 100_000   # requests read and not yet answered; more are refused
+MAX_WORKERS = 512         # threads that run handlers at the same time
+SPARE_THREADS = 8         # how many may wait for work; others end when they are done
+TICK = 0.001              # seconds a call may keep the thread that reads
+GRACE = 0.2               # seconds a cancelled handler has before it is interrupted
+INTERRUPTS = 5            # how often it is interrupted before it is given up
+DRAIN = 1.0               # seconds at the end of input to answer what was asked
+FOREVER = float("inf")
+
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert",
+              "emergency")
+SECRET = re.compile(r"(?i)passw|secret|credential|api_?key|authori[sz]|^(?!progress).*token")
+
+
+def redact(value, room=200):
+    """A copy for human eyes: {"password": "x"} -> {"password": "***"}, long text cut."""
+    if isinstance(value, dict):
+        return {key: "***" if SECRET.search(str(key)) else redact(item, room)
+                for key, item in list(value.items())[:50]}
+    if isinstance(value, (list, tuple)):
+        return [redact(item, room) for item in value[:20]]
+    if isinstance(value, str) and len(value) > room:
+        return f"{value[:room]}... ({len(value):,} characters)"
+    return value
+
+
+class Log:
+    """Lines on stderr.  By default only what went wrong; LOG_LEVEL=debug shows all."""
+
+    threshold = LOG_LEVELS.index("error")
+
+    @classmethod
+    def set_level(cls, level=None):
+        level = (level or os.environ.get("LOG_LEVEL") or "error").strip().lower()
+        cls.threshold = LOG_LEVELS.index(level if level in LOG_LEVELS else "error")
+
+
+def debugging():
+    return Log.threshold == 0
+
+
+def log(level, message, detail=None):
+    """One line on stderr, if the level is asked for.  A broken stderr is ignored."""
+    if LOG_LEVELS.index(level) < Log.threshold:
+        return
+    if detail is not None:
+        try:
+            message += " " + json.dumps(redact(detail), default=repr)
+        except Exception:  # too deep, or keys that JSON has not: the line matters more
+            message += " (cannot be shown)"
+    now = time.time()
+    stamp = time.strftime("%H:%M:%S", time.localtime(now)) + f".{int(now % 1 * 1000):03d}"
+    try:
+        print(f"mcp_server {stamp} {level}: {message}", file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        pass
+
+
+def log_traceback(message):
+    """The exception being handled, whole, on stderr: the client only gets a sentence."""
+    import traceback
+    log("error", message + "\n" + traceback.format_exc().rstrip())
+
+
+def describe(error):
+    """ZeroDivisionError("division by zero") -> "ZeroDivisionError: division by zero"."""
+    try:
+        return f"{type(error).__name__}: {error}".rstrip(": ")[:2000]
+    except Exception:  # an error whose own __str__ fails
+        return type(error).__name__
+
+
+# ----------------------------------------------------------------------------------
+# 2. Failures
+#
+#     raised by a handler     the client receives
+#     RpcError                an *error*: the protocol was not followed
+#     ToolError, any other    a *result* with isError: the model reads it and reacts
+#     Cancelled               nothing: it said that it no longer wants an answer
+# ----------------------------------------------------------------------------------
+
+
+class RpcError(Exception):
+    """A request that cannot be served: answered as a JSON-RPC error."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code, self.message, self.data = code, message, data
+
+    def as_json(self) -> dict[str, Any]:
+        error = {"code": self.code, "message": self.message}
+        return error if self.data is None else {**error, "data": self.data}
+
+
+class ToolError(Exception):
+    """A tool that cannot do what was asked, with a sentence that the model reads."""
+
+
+class Cancelled(BaseException):
+    """The client gave up on this request.
+
+    Not an Exception, so that `except Exception` in a tool does not swallow it."""
+
+
+# ==================================================================================
+# Part I.  A JSON-RPC peer.  It knows nothing of MCP.
+# ==================================================================================
+
+# ----------------------------------------------------------------------------------
+# 3. Lines: bytes <-> line
+# ----------------------------------------------------------------------------------
+
+
+class LineReader:
+    """Lines from a binary stream, none longer than `limit`."""
+
+    def __init__(self, stream, limit=MAX_LINE):
+        self._stream = stream
+        self._limit = limit
+
+    def read_line(self):
+        """The next line with its newline, b"" at the end.
+
+        A line over the limit is skipped in pieces and refused with an RpcError; the
+        call after that returns the line behind it."""
+        line = self._stream.readline(self._limit + 1)
+        if len(line) <= self._limit or line.endswith(b"\n"):
+            return line
+        size=len(line)
+        while line and not line.endswith(b"\n"):
+            line = self._stream.readline(65536)
+            size += len(line)
+        raise RpcError(INVALID_REQUEST, f"Message too long: expected at most "
+                       f"{self._limit:,} bytes on one line, got {size:,}")
+
+
+class LineWriter:
+    """Whole lines to a binary stream, from any thread."""
+
+    def __init__(self, stream, on_broken):
+        self._stream = stream
+        self._on_broken = on_broken
+        self._lock = threading.Lock()  # guards _stream: one whole line at a time
+        self._broken = False
+
+    def write_line(self, line):
+        """Write and flush.  When nobody reads any more, say so once and drop it."""
+        with self._lock:
+            if self._broken:
+                return
+            try:
+                self._stream.write(line)
+                self._stream.flush()
+                return
+            except (OSError, ValueError):
+                self._broken = True
+        self._on_broken()
+
+    def wait_until_clear(self):
+        """Return when no write is stuck: back-pressure for those who make answers."""
+        with self._lock:
+            pass
+
+
+# ----------------------------------------------------------------------------------
+# 4. Messages: line <-> message
+# ----------------------------------------------------------------------------------
+
+
+class Request:
+    """{"jsonrpc": "2.0", "id": 1, "method": "ping"}: wants an answer with its id."""
+
+    def __init__(self, id, method, params):
+        self.id, self.method, self.params = id, method, params
+
+
+class Notification:
+    """{"jsonrpc": "2.0", "method": "..."}: has no id and is never answered."""
+
+    def __init__(self, method, params):
+        self.method, self.params = method, params
+
+
+class Response:
+    """{"jsonrpc": "2.0", "id": 1, "result": {}}: the answer to a question of ours."""
+
+    def __init__(self, id, result, error):
+        self.id, self.result, self.error = id, result, error
+
+
+class Malformed:
+    """Anything else: answered with `error`, under its id if one could be read."""
+
+    def __init__(self, id, error):
+        self.id, self.error = id, error
+
+
+def is_id(value):
+    """Ids are strings and finite numbers; true is no number, null is no id."""
+    if isinstance(value, float):
+        return abs(value) < FOREVER
+    return isinstance(value, (str, int)) and not isinstance(value, bool)
+
+
+def message_of(envelope):
+    """{"jsonrpc": "2.0", "id": 1, "method": "ping"} -> Request(1, "ping", {})."""
+    if not isinstance(envelope, dict):
+        return Malformed(None, RpcError(
+            INVALID_REQUEST, f"Expected a message object, got {type(envelope).__name__}"))
+    id, method = envelope.get("id"), envelope.get("method")
+    params = envelope.get("params")
+    if "id" not in envelope and isinstance(method, str):
+        return Notification(method, params)
+    if "method" not in envelope and ("result" in envelope or "error" in envelope):
+        return Response(id, envelope.get("result"), envelope.get("error"))
+    if "id" in envelope and not is_id(id):
+        return Malformed(None, RpcError(
+            INVALID_REQUEST, "id: expected a string or a number, got "
+            + json.dumps(id, default=repr)[:40]))
+    if envelope.get("jsonrpc") != "2.0":
+        return Malformed(id, RpcError(INVALID_REQUEST, 'jsonrpc: expected "2.0"'))
+    if not isinstance(method, str):
+        return Malformed(id, RpcError(INVALID_REQUEST, "method: expected a string"))
+    if isinstance(params, dict) or params is None:
+        return Request(id, method, params or {})
+    code = INVALID_PARAMS if isinstance(params, list) else INVALID_REQUEST
+    return Malformed(id, RpcError(
+        code, f"params: expected an object, got {type(params).__name__}"))
+
+
+def refuse_constant(name):
+    raise ValueError(f"{name} is not JSON")
+
+
+DECODER = json.JSONDecoder(parse_constant=refuse_constant)
+# subtle: ASCII output.  A lone surrogate in a tool's text would make UTF-8 fail here.
+ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+
+def decode(line):
+    """One line -> one message, or a list of them for a batch.  Never raises.
+
+    b'{"jsonrpc":"2.0","method":"x"}' -> Notification("x", None)
+    b'oops' -> Malformed(None, RpcError(-32700, ...))"""
+    try:
+        if line.startswith(b"\xef\xbb\xbf"):  # a byte order mark, from some editors
+            line = line[3:]
+        value = DECODER.decode(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        problem = f"not UTF-8 at byte {error.start}"
+    except RecursionError:
+        problem = "nested too deeply"
+    except MemoryError:
+        problem = "too large for this machine's memory"
+    except ValueError as error:
+        problem=str(error)
+    else:
+        if not isinstance(value, list):
+            return message_of(value)
+        if value:
+            return [message_of(entry) for entry in value]
+        return Malformed(None, RpcError(INVALID_REQUEST, "Empty batch: nothing to do"))
+    return Malformed(None, RpcError(PARSE_ERROR, f"Parse error: {problem}"))
+
+
+def encode(message):
+    """{"jsonrpc": "2.0", "id": 1, "result": {}} -> the line that goes out."""
+    return ENCODER.encode(message).encode() + b"\n"
+
+
+# ----------------------------------------------------------------------------------
+# 5. Calls: a request in flight, and how it is stopped
+#
+# A handler is stopped in three ways, each for those that the one before missed:
+#   told         call.cancelled is true; what waits in ctx.sleep, ctx.run, ... wakes up
+#   interrupted  after a grace, Cancelled is raised in its thread, wherever that is
+#   abandoned    it sits in a C call and cannot be reached: its place is given away
+# ----------------------------------------------------------------------------------
+
+WAITING, RUNNING, OVER, ABANDONED = "waiting", "running", "over", "abandoned"
+
+
+def raise_in_thread(thread, exception):
+    """Raise in another thread at its next bytecode; None takes back what is pending.
+
+    CPython only.  Elsewhere a handler has to look at ctx.cancelled."""
+    try:
+        from ctypes import c_ulong, py_object, pythonapi
+    except ImportError:
+        return
+    pythonapi.PyThreadState_SetAsyncExc(
+        c_ulong(thread), py_object(exception) if exception else None)
+
+
+class Call:
+    """A request between its arrival and its answer."""
+
+    def __init__(self, request, batch=None):
+        self.id = request.id
+        self.key = (type(request.id), request.id)  # 1, 1.0 and "1" are three ids
+        self.method, self.params = request.method, request.params
+        self.batch = batch            # the Batch it came in, or None
+        self.serial = False           # must run on the thread of the serial tools
+        self.timeout = None           # seconds its handler may take,
+        self.late = None              # and the reply if it takes longer
+        self.stage = WAITING
+        self.cancelled = False
+        self.wakers = []              # called when it is cancelled, perhaps twice
+        self.alarms = []              # [when, action(call, now) -> when again or None]
+        self.gate = threading.Lock()  # guards stage, the next two, and what it sends
+        self.thread = None            # where user code runs for it, while it does
+        self.interrupts = 0
+        self.client = None            # who asks: filled in by Part III
+
+    def on_cancel(self, waker):
+        """Have waker called when this call is cancelled: now, if it already was."""
+        self.wakers.append(waker)
+        if self.cancelled:
+            waker()
+
+    def cancel(self):
+        """Tell the handler, and wake what it waits for."""
+        self.cancelled = True
+        for waker in list(self.wakers):
+            waker()
+
+    def run(self, function, args, kwargs):
+        """function(*args, **kwargs); interrupt() reaches this thread until it returns."""
+        self.thread = threading.get_ident()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self._shut_window()
+
+    def interrupt(self):
+        """Raise Cancelled in the handler's thread, if that is in user code."""
+        self.interrupts += 1
+        if self.gate.acquire(timeout=TICK):  # it is held while our code runs in there
+            if self.thread is not None:
+                raise_in_thread(self.thread, Cancelled)
+            self.gate.release()
+
+    def _shut_window(self):
+        # subtle: an interrupt may land on any line here; then go round again.  Once
+        # the gate was passed with thread = None nobody sends another, and one that
+        # was sent but has not landed is taken back: the next request is never hit.
+        while True:
+            try:
+                with self.gate:
+                    self.thread = None
+                if self.interrupts:
+                    raise_in_thread(threading.get_ident(), None)
+                return
+            except Cancelled:
+                continue
+
+
+# ----------------------------------------------------------------------------------
+# 6. Crew: the threads that read and run
+#
+# The thread that has read a call runs it at once: no hand-over, nobody to wake, and
+# most calls are done in microseconds.  One that takes longer must not keep the others
+# waiting, so a foreman looks every millisecond, but only while something is going on:
+#
+#   the leader was not back to read since the last look    -> another thread leads
+#   jobs wait and none was begun since the last look       -> another thread helps
+#
+# After such a look the crew hurries: as long as more calls begin than end, whoever
+# begins one first passes on what else there is to do.
+# ----------------------------------------------------------------------------------
+
+
+class Crew:
+    """Runs what `read` brings in on daemon threads, as few as will do.
+
+    read()       a list of jobs, perhaps empty, or None at the end of input
+    a job()      true if its place was given away (see give_up) before it returned
+    alarm(now)   called at the time it last asked for; returns when it wants to be next
+    """
+
+    def __init__(self, read, alarm, max_workers):
+        self._read, self._alarm, self._max_workers = read, alarm, max_workers
+        self._lock = threading.Lock()  # guards everything below
+        self._jobs = deque()           # read, not yet begun
+        self._parked = []              # bells of threads with nothing to do
+        self._leader = None            # bell of the thread whose turn it is to read
+        self._reading = False          # it waits for a line (else it runs a job)
+        self._reads = self._begun = 0  # how many so far: the foreman compares
+        self._busy = 0                 # threads inside a job
+        self._hurry = self._closed = False
+        self._due = FOREVER            # when alarm wants to be called
+        self._foreman = None           # the bell of the foreman
+        self._foreman_parked = False
+
+    def start(self):
+        with self._lock:
+            self._send(lead=True)
+
+    def wake_at(self, when):
+        """Have alarm called at that time, or before."""
+        with self._lock:
+            if when < self._due:
+                self._due = when
+                self._ring_foreman()
+
+    def give_up(self):
+        """A job will not come back: let another thread have its place."""
+        with self._lock:
+            self._busy -= 1
+            self._send()
+
+    def close(self):
+        """Send every thread home, at once or when its job is done."""
+        with self._lock:
+            self._closed = True
+            while self._parked:
+                self._parked.pop().release()
+            if self._foreman:
+                self._ring_foreman()
+
+    def is_idle(self):
+        """Nobody reads, nobody is inside a job."""
+        return self._leader is None and not self._busy
+
+    # A thread is known by its bell: a lock that is held.  Who acquires it sleeps
+    # until somebody rings, that is, releases it.
+
+    def _send(self, lead=False):
+        # holding _lock: one more thread to work, the one that parked last
+        if self._parked:
+            bell = self._parked.pop()
+            bell.release()
+        else:
+            bell = threading.Lock()
+            bell.acquire()
+            try:
+                threading.Thread(target=self._live, args=(bell,), name="mcp-worker",
+                                 daemon=True).start()
+            except RuntimeError:  # the system has no more threads: work has to wait
+                return
+        if lead:
+            self._leader, self._reading = bell, True
+
+    def _live(self, bell):
+        while True:
+            self._lead(bell)
+            self._help(bell)
+            with self._lock:
+                if self._closed or len(self._parked) >= SPARE_THREADS:
+                    return
+                self._parked.append(bell)
+            bell.acquire()
+
+    def _lead(self, bell):
+        while True:
+            with self._lock:
+                if self._leader is not bell:
+                    return
+                self._reading = True
+            jobs = self._read()
+            self._reading = False
+            self._reads += 1
+            if jobs is None:
+                self._leader = None  # nobody leads: there is nothing left to read
+                return
+            if jobs:
+                self._jobs.extend(jobs)
+                self._help(bell)
+
+    def _help(self, bell):
+        while True:
+            with self._lock:
+                if not self._jobs or self._busy >= self._max_workers:
+                    return
+                job = self._jobs.popleft()
+                self._busy += 1
+                self._begun += 1
+                leading = self._leader is bell
+                if self._hurry and (self._jobs or leading):
+                    self._send(lead=leading)
+                if self._foreman is None or self._foreman_parked:
+                    self._ring_foreman()
+            if not job():
+                with self._lock:
+                    self._busy -= 1
+
+    def _ring_foreman(self):
+        # holding _lock
+        if self._foreman is None:
+            self._foreman = threading.Lock()
+            self._foreman.acquire()
+            threading.Thread(target=self._oversee, name="mcp-foreman",
+                             daemon=True).start()
+        elif self._foreman_parked:
+            self._foreman_parked = False
+            self._foreman.release()
+
+    def _oversee(self):
+        reads = begun = busy = -1
+        while not (self._closed and not self._busy):
+            if time.monotonic() >= self._due:
+                self._due = FOREVER  # before the call: others may set it meanwhile
+                self.wake_at(self._alarm(time.monotonic()))
+            with self._lock:
+                away = self._leader is not None and not self._reading
+                waiting = bool(self._jobs) and self._busy < self._max_workers
+                stuck = (away or waiting) and self._begun == begun
+                self._hurry = stuck or (self._hurry and self._busy > busy)
+                if away and self._reads == reads:
+                    self._send(lead=True)
+                elif waiting and stuck:
+                    self._send()
+                quiet = not (away or waiting or self._closed) and self._begun == begun
+                reads, begun, busy = self._reads, self._begun, self._busy
+                self._foreman_parked = quiet
+                pause = self._due - time.monotonic() if quiet else TICK
+            self._foreman.acquire(timeout=-1 if pause == FOREVER else max(pause, 0))
+            self._foreman_parked = False
+
+
+class SerialLane:
+    """One long-lived thread for the tools whose state belongs to a thread."""
+
+    _jobs = None
+
+    def add(self, job):
+        if self._jobs is None:
+            from queue import SimpleQueue
+            self._jobs = SimpleQueue()
+            self.start_thread()
+        self._jobs.put(job)
+
+    def start_thread(self):
+        """The first one, or one in place of a thread that will not come back."""
+        threading.Thread(target=self._live, name="mcp-serial", daemon=True).start()
+
+    def _live(self):
+        while not self._jobs.get()():  # a job that was given up ends its thread
+            pass
+
+
+# ----------------------------------------------------------------------------------
+# 7. Connection: message -> request -> answer
+# ----------------------------------------------------------------------------------
+
+UNANSWERED = object()  # returned by on_request for what is answered later, by hand
+
+
+def attempt(step):
+    """step() -> {"result": ...} or {"error": ...}; functions are passed through."""
+    try:
+        outcome = step()
+    except RpcError as error:
+        return {"error": error.as_json()}
+    except BaseException as error:  # a request must not go unanswered
+        log_traceback("a handler failed")
+        failure = RpcError(INTERNAL_ERROR, f"Internal error: {describe(error)}")
+        return {"error": failure.as_json()}
+    if outcome is UNANSWERED or callable(outcome):
+        return outcome
+    return {"result": outcome}
+
+
+class Batch:
+    """The answers of a batch: they leave as one array when the last entry is done."""
+
+    def __init__(self, size):
+        self._lock = threading.Lock()  # guards both
+        self._open = size
+        self._lines = []
+
+    def close_entry(self, line):
+        """Add an answer, or None for a cancelled entry -> the array, after the last."""
+        with self._lock:
+            self._open -= 1
+            if line is not None:
+                self._lines.append(line.rstrip(b"\n"))
+            if self._open or not self._lines:
+                return None
+            return b"[" + b",".join(self._lines) + b"]\n"
+
+
+class Connection:
+    """A JSON-RPC peer on two binary streams.
+
+    on_request(call)                 the result, or a function that will find it (it is
+                                     run by the crew), or UNANSWERED; raises RpcError
+    on_notification(method, params)
+    on_end()                         nothing more will come
+
+    For its owner: start, wait, finish, end.  For handlers: notify, cancel, set_alarm,
+    settle.
+    """
+
+    def __init__(self, reader, writer, on_request, on_notification, on_end, *, lane,
+                 max_workers=MAX_WORKERS, max_line=MAX_LINE):
+        self._reader = LineReader(reader, max_line)
+        self._writer = LineWriter(writer, self.end)
+        self._on_request, self._on_notification = on_request, on_notification
+        self._on_end = on_end
+        self._crew = Crew(self._receive, self._check_alarms, max_workers)
+        self._lane = lane
+        self._lock = threading.Lock()  # guards the next three
+        self._in_flight = {}           # Call.key -> Call: may still be answered
+        self._stopped = set()          # Calls that may not, whose thread is not back
+        self._unsettled = 0            # Calls in flight or being answered right now
+        self._ended = threading.Event()
+        self._settled = threading.Event()
+
+    # -- for its owner
+
+    def start(self):
+        self._crew.start()
+
+    def wait(self):
+        """Return at the end of input, or when nobody reads our answers any more."""
+        # Windows: a wait without a limit could not be ended with Ctrl-C
+        while not self._ended.wait(None if os.name == "posix" else 0.5):
+            pass
+
+    def finish(self, drain):
+        """Answer what was asked within `drain` seconds, then stop the rest.
+
+        True: every thread has come back."""
+        self.end()
+        with self._lock:
+            if not self._unsettled:
+                self._settled.set()
+        self._settled.wait(drain)
+        for call in list(self._in_flight.values()):
+            self._stop(call)
+        self._crew.close()
+        deadline = time.monotonic() + GRACE
+        while not self._crew.is_idle() and time.monotonic() < deadline:
+            time.sleep(TICK)
+        return self._crew.is_idle()
+
+    def end(self):
+        with self._lock:
+            if self._ended.is_set():
+                return
+            self._ended.set()
+        self._on_end()
+
+    # -- for handlers
+
+    def notify(self, method, params=None, call=None):
+        """Send a notification; one that belongs to a call never after its answer."""
+        message = {"jsonrpc": "2.0", "method": method}
+        line = encode(message if params is None else {**message, "params": params})
+        if call is None:
+            self._writer.write_line(line)
+            return
+        with call.gate:  # no interrupt can tear the line, no answer can come between
+            if self._in_flight.get(call.key) is call:
+                self._writer.write_line(line)
+
+    def cancel(self, id):
+        """The client no longer wants this answer; unknown and finished ids are fine."""
+        call = self._in_flight.get((type(id), id)) if is_id(id) else None
+        if call:
+            self._stop(call)
+
+    def set_alarm(self, call, when, action):
+        """Have action(call, now) called then; it may return when to be called again."""
+        call.alarms.append([when, action])
+        self._crew.wake_at(when)
+
+    def settle(self, call, body):
+        """Answer a call, or end it without (None).  False: somebody else did already.
+
+        This is rule 1: who takes the call out of the table may answer it."""
+        gate = call.gate.acquire(timeout=DRAIN)  # held while it sends notifications
+        with self._lock:
+            mine = self._in_flight.get(call.key) is call
+            if mine:
+                del self._in_flight[call.key]  # first: its id may come again at once
+        if gate:
+            call.gate.release()
+        if mine:
+            self._reply(call.id, call.batch, body)
+            with self._lock:
+                self._unsettled -= 1
+                if not self._unsettled and self._ended.is_set():
+                    self._settled.set()
+        return mine
+
+    # -- receiving
+
+    def _receive(self):
+        """Read one line, answer what can be answered at once -> jobs, None at the end."""
+        try:
+            line = self._reader.read_line()
+            if not line or self._ended.is_set():
+                self.end()
+                return None
+            message = None if line.isspace() else decode(line)
+        except RpcError as error:
+            message = Malformed(None, error)
+        except (OSError, ValueError):  # the stream was closed under our feet
+            self.end()
+            return None
+        if not isinstance(message, list):
+            job = self._dispatch(message, None)
+            return [job] if job else []
+        batch = Batch(sum(isinstance(m, (Request, Malformed)) for m in message))
+        return list(filter(None, [self._dispatch(entry, batch) for entry in message]))
+
+    def _dispatch(self, message, batch):
+        if isinstance(message, Request):
+            return self._begin(Call(message, batch))
+        if isinstance(message, Notification):
+            log("debug", f"<- {message.method}", message.params)
+            attempt(partial(self._on_notification, message.method, message.params))
+        elif isinstance(message, Malformed):
+            log("debug", f"<- refused: {message.error.message}")
+            self._reply(message.id, batch, {"error": message.error.as_json()})
+        return None
+
+    def _begin(self, call):
+        if debugging():
+            log("debug", f"<- {call.method} id={call.id!r}", call.params)
+        problem = None
+        with self._lock:
+            if call.key in self._in_flight:
+                problem = f"id {call.id!r} is in use: wait for its answer"
+            elif len(self._in_flight) >= MAX_IN_FLIGHT:
+                problem = f"{MAX_IN_FLIGHT:,} requests are open: wait for answers"
+            else:
+                self._in_flight[call.key] = call  # before it starts: a cancel may come
+                self._unsettled += 1
+        if problem:
+            error = RpcError(INVALID_REQUEST, problem)
+            self._reply(call.id, call.batch, {"error": error.as_json()})
+            return None
+        outcome = attempt(partial(self._on_request, call))
+        if outcome is UNANSWERED:
+            return None
+        if not callable(outcome):
+            self.settle(call, outcome)
+            return None
+        job = partial(self._perform, call, outcome)
+        if not call.serial:
+            return job
+        self._lane.add(job)
+        return None
+
+    # -- answering
+
+    def _perform(self, call, work):
+        """The job of a worker -> whether the call was abandoned meanwhile."""
+        self._writer.wait_until_clear()  # make no answers that nobody takes
+        began = time.monotonic()
+        with call.gate:
+            call.stage = RUNNING
+        if self._in_flight.get(call.key) is call:  # else it was cancelled in the queue
+            if call.timeout:
+                self.set_alarm(call, began + call.timeout, self._expire)
+            self.settle(call, attempt(work))
+            if debugging():
+                took = (time.monotonic() - began) * 1000
+                log("debug", f"{call.method} id={call.id!r} took {took:.1f} ms")
+        with call.gate:
+            abandoned = call.stage is ABANDONED
+            call.stage = OVER
+        self._stopped.discard(call)
+        return abandoned
+
+    def _reply(self, id, batch, body):
+        line = None
+        if body is not None:
+            if debugging():
+                log("debug", f"-> id={id!r}", body)
+            try:
+                line = encode({"jsonrpc": "2.0", "id": id, **body})
+            except Exception as error:  # circular, too deep: still exactly one answer
+                failure = RpcError(INTERNAL_ERROR, f"Unsendable: {describe(error)}")
+                line = encode({"jsonrpc": "2.0", "id": id, "error": failure.as_json()})
+        if batch is not None:
+            line = batch.close_entry(line)
+        if line is not None:
+            self._writer.write_line(line)
+
+    # -- stopping
+
+    def _stop(self, call, body=None):
+        """No (other) answer for this call, and have its handler end."""
+        if not self.settle(call, body):
+            return
+        self._stopped.add(call)
+        call.cancel()
+        if call.stage in (WAITING, OVER):  # skipped when its turn comes, or just done
+            self._stopped.discard(call)
+        else:
+            self.set_alarm(call, time.monotonic() + GRACE, self._press)
+
+    def _expire(self, call, now):
+        self._stop(call, call.late)
+
+    def _press(self, call, now):
+        """Interrupt a stopped call again and again; in the end give it up."""
+        if call.interrupts < INTERRUPTS and call.stage is RUNNING:
+            call.interrupt()
+            return now + GRACE
+        with call.gate:
+            if call.stage is not RUNNING:
+                return None
+            call.stage = ABANDONED
+        log("error", f"{call.method} id={call.id!r} cannot be stopped: abandoned")
+        if call.serial:
+            self._lane.start_thread()
+        else:
+            self._crew.give_up()
+        return None
+
+    def _check_alarms(self, now):
+        """Let every alarm go off whose time has come -> the time of the next one."""
+        due = FOREVER
+        for call in list(self._in_flight.values()) + list(self._stopped):
+            for alarm in call.alarms:
+                if alarm[0] <= now:
+                    alarm[0] = alarm[1](call, now) or FOREVER
+                due = min(due, alarm[0])
+        return due
+
+
+# ==================================================================================
+# Part II.  JSON.  Pure functions, none of which knows of a protocol.
+# ==================================================================================
+
+# ----------------------------------------------------------------------------------
+# 8. Values: Python -> JSON
+# ----------------------------------------------------------------------------------
+
+
+def as_base64(data):
+    """b"hi" -> "aGk="; text is taken to be base64 already."""
+    if isinstance(data, str):
+        return data
+    from binascii import b2a_base64
+    return b2a_base64(bytes(data), newline=False).decode()
+
+
+def compact(**fields):
+    """The fields that were given: compact(a=1, b=None) -> {"a": 1}."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def simpler(value):
+    """An object -> something one step nearer to JSON.
+
+    Families are known by what they can do, so that none has to be imported."""
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: getattr(value, name) for name in value.__dataclass_fields__}
+    if hasattr(value, "model_dump"):  # pydantic
+        return value.model_dump(mode="json")
+    if hasattr(value, "_value_"):  # an Enum member
+        return value.value
+    if hasattr(value, "isoformat"):  # datetime, date, time
+        return value.isoformat()
+    if hasattr(value, "total_seconds"):  # timedelta
+        return value.total_seconds()
+    if hasattr(value, "tolist"):  # numpy arrays and scalars
+        return value.tolist()
+    if hasattr(value, "__fspath__"):
+        return os.fspath(value)
+    if type(value).__module__ in ("decimal", "uuid", "fractions"):
+        return str(value)
+    if hasattr(value, "__next__"):  # a generator
+        return list(value)
+    for base in (str, int, float):  # their subclasses
+        if isinstance(value, base):
+            return base(value)
+    raise TypeError(
+        f"a {type(value).__name__} cannot be sent as JSON: return text, a number, a "
+        "list, a dict, a dataclass, or a content block such as image(...)")
+
+
+def plain(value):
+    """Any value that can stand for JSON -> the JSON value; NaN becomes null.
+
+    {"when": date(2026, 1, 2), "tags": {"a"}} -> {"when": "2026-01-02", "tags": ["a"]}
+    """
+    kind = type(value)
+    if kind in (str, int, bool) or value is None:
+        return value
+    if kind is float:
+        return value if abs(value) < FOREVER else None  # NaN is not less, either
+    if isinstance(value, dict):
+        keys = (key if isinstance(key, str) else plain(key) for key in value)
+        return {key if isinstance(key, str) else json.dumps(key): plain(item)
+                for key, item in zip(keys, value.values())}
+    if hasattr(value, "_asdict"):  # a NamedTuple
+        return plain(value._asdict())
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(plain, value), key=json.dumps)
+    if isinstance(value, (bytes, bytearray)):
+        return as_base64(value)
+    return plain(simpler(value))
+
+
+# --------------------------------------------------------------------------------------
+# 6. Hints -> schema
+#
+# A type hint says what JSON a client may send and which Python value the function wants.
+# So every hint becomes a plan, a pair (schema, load):
+#
+#     plan_of(date)  ->  ({"type": "string", "format": "date"}, load)
+#     load("2024-05-01")  ->  date(2024, 5, 1)      load("soon")  ->  ValueError
+#
+# `load` takes exactly what the hint means. The schema uses only words that every client
+# knows, and null is not among them: a field that may be None is just not required, an
+# element that may be None is `{}`. So validate what `without_nulls` leaves, then load
+# the value as it came: only `load` knows where a null was meant.
+#
+# To add a type: without parts, a row in LEAVES; with parts, a function and a FORMS row.
+# --------------------------------------------------------------------------------------
+
+MISSING, OMITTABLE = object(), object()  # no default; none, yet it may be left out
+TEXT = {"type": "string"}
+JSON_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number",
+              list: "array", dict: "object", type(None): "null"}
+
+
+class HintError(TypeError):
+    """A hint that no portable schema expresses; says what to write instead."""
+
+
+class Nullable(dict):
+    """A schema whose value may also be null, which whoever holds it must see to."""
+
+
+def wrong(expected, value):
+    """("integer", "ten") -> ValueError('expected integer, got string "ten"')"""
+    got = JSON_NAMES.get(type(value), "value")
+    if type(value) in (str, bool, int, float):
+        got += " " + re.sub("(.{37}).{4,}", r"\1...", json.dumps(value))
+    return ValueError(f"expected {expected}, got {got}")
+
+
+def load_parts(kind, load_of, build):
+    """The load of a list or dict: each part by load_of(its key), then build(parts)."""
+    def load(value):
+        if type(value) is not kind:
+            raise wrong(JSON_NAMES[kind], value)
+        parts, problems = {}, []
+        for key, part in value.items() if kind is dict else enumerate(value):
+            try:
+                parts[key] = load_of(key)(part)
+            except ValueError as error:
+                step = f".{key}" if kind is dict else f"[{key}]"
+                for line in str(error).split("\n"):  # a deeper one starts with its step
+                    problems.append(step + ": " * (line[:1] not in ".[") + line)
+        if problems:
+            raise ValueError("\n".join(problems))
+        return build(parts)
+    return load
+
+
+# Leaves: types without parts. read(type, JSON value) raises whatever it likes.
+
+def keep(cls, value):
+    return value
+
+
+def same(cls, value):
+    if type(value) is cls:
+        return value
+    raise TypeError
+
+
+def number(cls, value):
+    """(int, 2.0) -> 2, as 2.0 is a JSON integer; (float, 2) -> 2.0; True is neither."""
+    if type(value) in (int, float) and not (cls is int and value % 1):
+        return cls(value)
+    raise TypeError
+
+
+def from_text(cls, text):
+    return cls(same(str, text))
+
+
+def from_iso(cls, text):
+    return cls.fromisoformat(re.sub("[zZ]$", "+00:00", text))  # 3.10 does not know Z
+
+
+def from_base64(cls, text):
+    import base64
+    return base64.b64decode(text, validate=True)
+
+
+LEAVES = {  # type -> (schema, its name in messages, read)
+    "typing.Any": ({}, "anything", keep),
+    "builtins.object": ({}, "anything", keep),
+    "builtins.str": (TEXT, "string", same),
+    "builtins.int": ({"type": "integer"}, "integer", number),
+    "builtins.float": ({"type": "number"}, "number", number),
+    "builtins.bool": ({"type": "boolean"}, "boolean", same),
+    "builtins.NoneType": (Nullable(type="null"), "null", same),
+    "builtins.bytes": ({**TEXT, "contentEncoding": "base64"}, "base64", from_base64),
+    "datetime.datetime": ({**TEXT, "format": "date-time"},
+                          "date-time like 2024-05-01T12:30:00Z", from_iso),
+    "datetime.date": ({**TEXT, "format": "date"}, "date like 2024-05-01", from_iso),
+    "datetime.time": ({**TEXT, "format": "time"}, "time like 12:30:00", from_iso),
+    "datetime.timedelta": ({"type": "number", "title": "seconds"}, "number of seconds",
+                           lambda cls, value: cls(seconds=number(float, value))),
+    "pathlib.Path": (TEXT, "path", from_text),
+    "uuid.UUID": ({**TEXT, "format": "uuid"}, "UUID", from_text),
+    "decimal.Decimal": ({"anyOf": [{"type": "number"}, TEXT]}, "decimal number",
+                        lambda cls, value: cls(str(value))),
+}
+
+
+def leaf_plan(cls, schema, expected, read):
+    def load(value):
+        try:
+            return read(cls, value)
+        except (TypeError, ValueError, AttributeError, ArithmeticError):
+            raise wrong(expected, value) from None
+    return schema, load
+
+
+def enum_json(member):
+    """Color.RED -> "red"; its name where the values of Color are not JSON scalars."""
+    scalars = all(type(other.value) in (str, int, float, bool) for other in type(member))
+    return member.value if scalars else member.name
+
+
+def to_json(value):
+    """A default or a choice as JSON: Color.RED -> "red", Path("a") -> "a"."""
+    def convert(value):
+        cls = type(value)
+        for way in ("isoformat", "total_seconds", "__fspath__"):
+            if hasattr(cls, way):
+                return getattr(value, way)()
+        if hasattr(cls, "__dataclass_fields__") or hasattr(cls, "model_validate"):
+            return vars(value)
+        return {"UUID": str, "Decimal": str, "set": list}.get(cls.__name__, enum_json)(value)
+    try:
+        return json.loads(json.dumps(value, default=convert, allow_nan=False))
+    except (TypeError, ValueError):
+        raise HintError(f"{value!r:.60} has no JSON form; make the default None and set "
+                        "it inside the function") from None
+
+
+# Forms: types with parts. Each is called with the hint, what its brackets hold, and
+# plan(part), which answers with the plan of a part.
+
+def or_null(schema, load):
+    return Nullable(schema), lambda value: None if value is None else load(value)
+
+
+def either(schemas):
+    """[X, Y, X] -> {"anyOf": [X, Y]}"""
+    distinct = [schema for i, schema in enumerate(schemas) if schema not in schemas[:i]]
+    whole = {"anyOf": distinct} if len(distinct) > 1 else distinct[0]
+    return Nullable(whole) if any(isinstance(s, Nullable) for s in schemas) else whole
+
+
+def union_plan(hint, args, plan):
+    """int | str: the first branch, in the order written, that takes the value."""
+    plans = [plan(arg) for arg in args if arg is not type(None)]
+    plans.sort(key=lambda pair: pair[0].get("type") == "number")  # float | int: 1 is int
+
+    def load(value):
+        refusals = []
+        for _, branch in plans:
+            try:
+                return branch(value)
+            except ValueError as error:
+                refusals.append(str(error).replace("\n", "; "))
+        raise ValueError(" or ".join(refusals))
+
+    whole = either([schema for schema, _ in plans]), load if plans[1:] else plans[0][1]
+    return whole if len(plans) == len(args) else or_null(*whole)
+
+
+def choice_plan(hint, args, plan):
+    """Literal["a", "b"], or an Enum by its values."""
+    choices = [(to_json(member), member) for member in args or hint]
+    values = [value for value, _ in choices if value is not None]
+    kinds = {JSON_NAMES[type(value)] for value in values}
+
+    def load(value):
+        for known, member in choices:
+            if known == value and (type(known) is bool) == (type(value) is bool):
+                return member
+        raise wrong("one of " + json.dumps(values)[1:-1], value)
+
+    schema = {**({"type": kinds.pop()} if len(kinds) == 1 else {}), "enum": values}
+    return Nullable(schema) if None in args else schema, load
+
+
+def element(schema):
+    return {} if isinstance(schema, Nullable) else schema
+
+
+def array_of(build):
+    """The form of list[T], set[T], tuple[T, ...]: any number of T, given to `build`."""
+    def array_plan(hint, args, plan):
+        items, load = plan(args[0] if args else object)
+        unique = {"uniqueItems": True} if build in (set, frozenset) else {}
+        return ({"type": "array", "items": element(items), **unique},
+                load_parts(list, lambda _: load, lambda parts: build(parts.values())))
+    return array_plan
+
+
+def tuple_plan(hint, args, plan):
+    if not args or args[-1] is ...:
+        return array_of(tuple)(hint, args[:1], plan)
+    schemas, loads = zip(*map(plan, args))
+
+    def load(value):
+        if type(value) is list and len(value) != len(loads):
+            raise ValueError(f"expected {len(loads)} items, got {len(value)}")
+        return tuple(load_parts(list, loads.__getitem__, dict.values)(value))
+
+    return {"type": "array", "items": element(either(schemas)),
+            "minItems": len(loads), "maxItems": len(loads)}, load
+
+
+def dict_plan(hint, args, plan):
+    key, (schema, load) = args[0] if args else str, plan(args[1] if args else object)
+    if plan(key)[0] not in (TEXT, {}):
+        raise HintError(f"{hint}: JSON keys are strings; write dict[str, ...]")
+    return ({"type": "object", "properties": {}, "required": [],
+             "additionalProperties": element(schema) or True},
+            load_parts(dict, lambda _: load, dict))
+
+
+LIMITS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum",
+          "lt": "exclusiveMaximum", "multiple_of": "multipleOf", "pattern": "pattern",
+          "min_length": "minLength", "max_length": "maxLength",
+          "description": "description", "documentation": "description"}
+
+
+def annotated_plan(hint, args, plan):
+    """Annotated[int, "text", Ge(1)]: a note is a text or has attributes of LIMITS."""
+    schema, load = plan(hint.__origin__)
+    length = {"array": "Items", "object": "Properties"}.get(schema.get("type"), "Length")
+    more = {}
+    for note in hint.__metadata__:
+        if isinstance(note, str):
+            more["description"] = note
+        for part in (note, *getattr(note, "metadata", ())):  # pydantic's Field has parts
+            for attribute, keyword in LIMITS.items():
+                limit = getattr(part, attribute, None)
+                if isinstance(limit, (str, int, float)):
+                    more[keyword.replace("Length", length)] = limit
+    return type(schema)({**schema, **more}), load
+
+
+def inline_refs(schema, defs=None, parents=()):
+    """{"$defs": {"A": X}, "items": {"$ref": "#/$defs/A"}} -> {"items": X}; drops null."""
+    if isinstance(schema, list):
+        return [inline_refs(part, defs, parents) for part in schema if part != NULL]
+    if not isinstance(schema, dict):
+        return schema
+    defs = defs or schema.get("$defs", {})
+    name = schema.get("$ref", "").rpartition("/")[2]
+    if name in parents:
+        raise HintError(f"{name} contains itself; write dict or list for the inner one")
+    if name:
+        schema, parents = {**defs[name], **schema}, (*parents, name)
+    out = {key: inline_refs(part, defs, parents) for key, part in schema.items()
+           if key not in ("$ref", "$defs", "$schema", "discriminator")}
+    branches = out.get("anyOf", ())
+    if len(branches) == 1:
+        return {**branches[0], **{key: out[key] for key in out if key != "anyOf"}}
+    return out
+
+
+# --- Validation: JSON Schema draft 2020-12 ------------------------------------
+#
+# prepare(schema) turns a schema into a function, once; calling it is cheap. The
+# language itself is the table KEYWORDS: for each keyword the classes of value it
+# speaks about (all others pass), the type of its argument, and its meaning,
+#
+#     keyword(rule, value, at, out, seen, parts)
+#
+#     rule   the argument, made ready: a subschema is now check(value, at, out, seen)
+#     at     the value's place: (("arguments", "tags"), 2) is arguments.tags[2]
+#     out    takes each problem, as (at, what was expected, the value)
+#     seen   the names or indexes of children that some keyword has looked at, or
+#            None where no unevaluatedItems or unevaluatedProperties will ask
+#     parts  the rules of the keywords beside this one
+
+DIALECTS = ("https://json-schema.org/draft/2020-12/schema",
+            "http://json-schema.org/draft-07/schema")
+MAX_PROBLEMS = 20  # in one answer: enough to mend a call by
+MAX_MATCHED = 10_000  # characters given to a pattern: Python's re cannot be stopped
+KINDS = {str: "string", int: "integer", float: "number", bool: "boolean",
+         list: "array", dict: "object", type(None): "null"}
+
+
+class SchemaError(ValueError):
+    """The schema cannot be used. Says where in it, why, and what to do."""
+
+
+class Enough(Exception):
+    """Ends a walk early: its verdict is known, or would cost too much."""
+
+
+class Problems(list):
+    """A list that raises Enough when it is full."""
+
+    limit = MAX_PROBLEMS + 1
+
+    def append(self, problem: tuple) -> None:
+        list.append(self, problem)
+        if len(self) >= self.limit:
+            raise Enough("... and more")
+
+
+class FirstProblem(Problems):
+    limit = 1
+
+
+def json_type(value: object) -> str:
+    """5 -> "integer", 5.0 -> "integer", 5.5 -> "number", True -> "boolean"."""
+    kind = KINDS.get(type(value))
+    if kind is None:  # a subclass, or no JSON at all
+        kind = next((KINDS[c] for c in type(value).__mro__ if c in KINDS), "nothing")
+    return "integer" if kind == "number" and value.is_integer() else kind
+
+
+def quote(value: object) -> str:
+    """The value as JSON, cut short; a lone surrogate becomes an escape."""
+    if isinstance(value, str) and len(value) > 60:
+        value = value[:57] + "..."
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text[:120].encode("utf-8", "backslashreplace").decode()
+
+
+def show(value: object) -> str:
+    """A few words for any value: string "ten", integer 5, null, array of 3 items."""
+    kind = json_type(value)
+    if kind in ("array", "object"):
+        noun = "item" if kind == "array" else "key"
+        return f"{kind} of {len(value)} {noun}{'s' * (len(value) != 1)}"
+    if isinstance(value, int) and value.bit_length() > 200:  # str() may refuse it
+        return f"integer of {value.bit_length()} bits"
+    return kind if kind in ("null", "nothing") else f"{kind} {quote(value)}"
+
+
+def where(at) -> str:
+    """(("arguments", "tags"), 2) -> arguments.tags[2]; (("#", "a"), 2) -> #/a/2."""
+    steps: list = []
+    while isinstance(at, tuple):
+        at, step = at
+        steps.insert(0, step)
+    if at == "#":  # a place in a schema, as a JSON pointer
+        steps = [str(s).replace("~", "~0").replace("/", "~1") for s in steps]
+        return "/".join([at, *steps])
+    steps = [f".{s}" if str(s).isidentifier() else f"[{quote(s)}]" for s in steps]
+    path = at + "".join(steps)
+    return path if len(path) <= 200 else f"{path[:98]}....{path[-98:]}"
+
+
+def say(problem: tuple) -> str:
+    """("limit", "number", "ten") -> limit: expected number, got string "ten"."""
+    at, expected, value = problem
+    text = value if expected is None else f"expected {expected}, got {show(value)}"
+    return f"{where(at)}: {text}"
+
+
+def either(texts) -> str:
+    """["string", "null"] -> string or null; a long list is cut."""
+    texts = list(dict.fromkeys(texts))
+    return " or ".join(texts[:8] + ["..."] * (len(texts) > 8))[:400]
+
+
+def key(value: object) -> object:
+    """A hashable stand-in: key(a) == key(b) exactly when a and b are equal in JSON."""
+    if isinstance(value, bool):
+        return ("boolean", value)
+    if isinstance(value, list):
+        return ("array", *map(key, value))
+    if isinstance(value, dict):
+        return frozenset((name, key(item)) for name, item in value.items())
+    if isinstance(value, (int, float)) and value % 1 == 0:
+        return ("integer", hex(int(value)))  # text: a hash of a number can be foreseen
+    return value
+
+
+def same(a: object, b: object) -> bool:
+    """JSON equality: same(1, 1.0) is True, same(1, True) and same([0], [False]) not."""
+    return key(a) == key(b)
+
+
+def exact(number):
+    """0.1 -> Fraction(1, 10): the decimal number as it was written."""
+    if isinstance(number, int) or not abs(number) < float("inf"):
+        return number
+    from fractions import Fraction
+
+    return Fraction(repr(number))
+
+
+# Patterns are ECMA-262. With re.ASCII, Python agrees about \d, \w and \b, not these:
+SPACE = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+NOT_SPACE = (r"\0-\x08\x0e-\x1f!-\x9f\xa1-\u167f\u1681-\u1fff\u200b-\u2027\u202a-\u202e"
+             r"\u2030-\u205e\u2060-\u2fff\u3001-\ufefe\uff00-\U0010ffff")
+OUTSIDE = {"$": r"\Z", ".": r"[^\n\r\u2028\u2029]", "(?<": "(?P<",
+           r"\s": f"[{SPACE}]", r"\S": f"[{NOT_SPACE}]"}
+IN_CLASS = {"[": r"\[", "&": r"\&", "|": r"\|", "~": r"\~",
+            r"\s": SPACE, r"\S": NOT_SPACE}
+REFUSED = {r"\a", r"\A", r"\N", r"\U", r"\z", r"\Z", r"\p", r"\P", "[]", "[^]"}
+TOKEN = re.compile(r"\\.|\[\^?\]|\(\?<(?![=!])|.", re.DOTALL)
+
+
+def regex(pattern: str):
+    """A function that tells whether an ECMA-262 pattern occurs in a text."""
+    python, in_class = "", False
+    for token in TOKEN.findall(pattern):
+        if token in REFUSED:
+            raise ValueError(f"a pattern with {token} is not supported")
+        python += (IN_CLASS if in_class else OUTSIDE).get(token, token)
+        in_class = token == "[" or in_class and token != "]"
+    search = re.compile(python, re.ASCII).search
+
+    def occurs(text: str) -> bool:
+        if len(text) > MAX_MATCHED:
+            raise Enough(f"a pattern takes at most {MAX_MATCHED} characters of text")
+        return search(text) is not None
+
+    occurs.text = quote(pattern)
+    return occurs
+
+
+def always(value, at, out, seen) -> None:
+    """The schema true."""
+
+
+def never(value, at, out, seen) -> None:
+    """The schema false."""
+    out.append((at, "nothing", value))
+
+
+def misfit(check, value, at, seen=None):
+    """The first problem that check has with the value, or None."""
+    first, mine = FirstProblem(), None if seen is None else set()
+    try:
+        check(value, at, first, mine)
+    except Enough:
+        if not first:  # no verdict, but a refusal to go on
+            raise
+        return first[0]
+    if mine:  # subtle: a schema that does not fit has evaluated nothing
+        seen.update(mine)
+    return None
+
+
+def unknown(name: str, known: dict) -> str:
+    """unknown property "limt" (did you mean "limit"?); valid: limit, query"""
+    from difflib import get_close_matches
+
+    valid = [n for n, check in known.items() if check is not never]
+    near = get_close_matches(name[:60], valid, 1)
+    hint = f" (did you mean {quote(near[0])}?)" if near else ""
+    names = ", ".join(valid)[:400] or "none"
+    return f"unknown property {quote(name)}{hint}; valid: {names}"
+
+
+def holds(expected: str, fits):
+    """Makes a keyword about the value alone: fits(value, rule)."""
+
+    def keyword(rule, value, at, out, seen, parts):
+        if not fits(value, rule):
+            out.append((at, expected.format(rule), value))
+
+    return keyword
+
+
+def children(choose):
+    """Makes a keyword about children: choose(value, rule, parts, seen) picks them, as
+    (name or index, check) pairs."""
+
+    def keyword(rule, value, at, out, seen, parts):
+        for step, check in choose(value, rule, parts, seen):
+            if check is never and isinstance(step, str):
+                out.append((at, None, unknown(step, parts.get("properties", {}))))
+            else:
+                check(value[step], (at, step), out, None)
+            if seen is not None:
+                seen.add(step)
+
+    return keyword
+
+
+def type_(rule, value, at, out, seen, parts):
+    if KINDS.get(type(value)) not in rule and json_type(value) not in rule:
+        out.append((at, either(rule.values()), value))
+
+
+def enum(rule, value, at, out, seen, parts):
+    if key(value) not in rule:
+        out.append((at, either(rule.values()), value))
+
+
+def allOf(rule, value, at, out, seen, parts):
+    for check in rule:
+        check(value, at, out, seen)
+
+
+def wishes(misses: list, at) -> str:
+    """What the schemas that did not fit would have liked instead."""
+    return either(f"{wish or got}{f' at {where(place)}' * (place != at)}"
+                  for place, wish, got in misses)
+
+
+def anyOf(rule, value, at, out, seen, parts):
+    misses = []
+    for check in rule:
+        misses.append(misfit(check, value, at, seen))
+        if misses[-1] is None and seen is None:  # else every one that fits adds to seen
+            return
+    if None not in misses:
+        out.append((at, wishes(misses, at), value))
+
+
+def oneOf(rule, value, at, out, seen, parts):
+    misses = [misfit(check, value, at, seen) for check in rule]
+    if None not in misses:
+        out.append((at, wishes(misses, at), value))
+    elif misses.count(None) > 1:
+        out.append((at, f"one of {len(rule)} schemas to fit, not several", value))
+
+
+def not_(rule, value, at, out, seen, parts):
+    if misfit(rule, value, at) is None:
+        out.append((at, "what does not fit 'not'", value))
+
+
+def if_(rule, value, at, out, seen, parts):
+    branch = "else" if misfit(rule, value, at, seen) else "then"
+    parts.get(branch, always)(value, at, out, seen)
+
+
+def contains(rule, value, at, out, seen, parts):
+    hits = [i for i, item in enumerate(value) if not misfit(rule, item, (at, i))]
+    least, most = parts.get("minContains", 1), parts.get("maxContains", len(value))
+    if not least <= len(hits) <= most:
+        out.append((at, f"{least} to {most} items that fit 'contains'", value))
+    if seen is not None:
+        seen.update(hits)
+
+
+def required(rule, value, at, out, seen, parts):
+    for name in rule:
+        if name not in value:
+            check = parts.get("properties", {}).get(name, always)
+            miss = misfit(check, ..., (at, name))  # what would it have liked to see?
+            out.append(((at, name), f"{miss and miss[1] or 'a value'} (required)", ...))
+
+
+def dependentRequired(rule, value, at, out, seen, parts):
+    for name in rule:
+        if name in value:
+            required(rule[name], value, at, out, seen, parts)
+
+
+def dependentSchemas(rule, value, at, out, seen, parts):
+    for name in rule:
+        if name in value:
+            rule[name](value, at, out, seen)
+
+
+def propertyNames(rule, value, at, out, seen, parts):
+    for name in value:
+        miss = misfit(rule, name, at)
+        if miss:
+            out.append((at, f"property names to be {miss[1] or miss[2]}", name))
+
+
+def additionalProperties(value, rule, parts, seen):
+    known, patterns = parts.get("properties", ()), parts.get("patternProperties", ())
+    extra = [(name, rule) for name in value if name not in known]
+    return extra and [pair for pair in extra if not any(p(pair[0]) for p in patterns)]
+
+
+# What makes an argument ready, where its type does not say all.
+
+
+def types(names) -> dict:
+    """"number" -> {"integer": "number", "number": "number"}: what fits -> its text."""
+    texts = {name: name for name in ([names] if isinstance(names, str) else names)}
+    if not texts.keys() <= set(KINDS.values()):
+        raise ValueError(f"expected types among {', '.join(KINDS.values())}")
+    return {"integer": "number", **texts} if "number" in texts else texts
+
+
+def choices(options: list) -> dict:
+    return {key(option): quote(option) for option in options}
+
+
+def positive(number):
+    if not number > 0:
+        raise ValueError("expected a number above 0")
+    return number
+
+
+def strings(names: list) -> list:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("expected strings in a list")
+    return names
+
+
+INT, ONE, MANY, NAMED = "integer", "schema", "schemas", "schema by name"
+ARGUMENTS = {ONE: ("object", "boolean"), MANY: ("array",), NAMED: ("object",),
+             "number": ("integer", "number"), "names": ("string", "array"),
+             "any": tuple(KINDS.values())}
+NUMBER, TEXT, ARRAY, OBJECT = (int, float), (str,), (list,), (dict,)
+ANY = (*KINDS, object)  # object: what is no JSON at all
+KEYWORDS = {  # name: (classes of value, type of argument, function[, what readies it])
+    "$ref": (ANY, "string", allOf),
+    "$dynamicRef": (ANY, "string", allOf),
+    "type": (ANY, "names", type_, types),
+    "enum": (ANY, "array", enum, choices),
+    "const": (ANY, "any", enum, lambda constant: choices([constant])),
+    "allOf": (ANY, MANY, allOf),
+    "anyOf": (ANY, MANY, anyOf),
+    "oneOf": (ANY, MANY, oneOf),
+    "not": (ANY, ONE, not_),
+    "if": (ANY, ONE, if_),
+    "multipleOf": (NUMBER, "number", holds("a multiple of {}", lambda v, n: (
+        exact(v) % exact(n) == 0)), positive),
+    "minimum": (NUMBER, "number", holds("at least {}", lambda v, n: v >= n)),
+    "maximum": (NUMBER, "number", holds("at most {}", lambda v, n: v <= n)),
+    "exclusiveMinimum": (NUMBER, "number", holds("more than {}", lambda v, n: v > n)),
+    "exclusiveMaximum": (NUMBER, "number", holds("less than {}", lambda v, n: v < n)),
+    "minLength": (TEXT, INT, holds("at least {} characters", lambda v, n: len(v) >= n)),
+    "maxLength": (TEXT, INT, holds("at most {} characters", lambda v, n: len(v) <= n)),
+    "pattern": (TEXT, "string", holds("a match of {0.text}", lambda v, p: p(v)), regex),
+    "minItems": (ARRAY, INT, holds("at least {} items", lambda v, n: len(v) >= n)),
+    "maxItems": (ARRAY, INT, holds("at most {} items", lambda v, n: len(v) <= n)),
+    "uniqueItems": (ARRAY, "boolean", holds("no two equal items", lambda v, on: (
+        not on or len(set(map(key, v))) == len(v)))),
+    "prefixItems": (ARRAY, MANY, children(lambda v, rule, parts, seen: (
+        zip(range(len(v)), rule)))),
+    "items": (ARRAY, ONE, children(lambda v, rule, parts, seen: (
+        (i, rule) for i in range(len(parts.get("prefixItems", ())), len(v))))),
+    "contains": (ARRAY, ONE, contains),
+    "minProperties": (OBJECT, INT, holds("at least {} keys", lambda v, n: len(v) >= n)),
+    "maxProperties": (OBJECT, INT, holds("at most {} keys", lambda v, n: len(v) <= n)),
+    "properties": (OBJECT, NAMED, children(lambda v, rule, parts, seen: (
+        [(name, rule[name]) for name in v if name in rule]))),
+    "patternProperties": (OBJECT, NAMED, children(lambda v, rule, parts, seen: (
+        (name, rule[occurs]) for name in v for occurs in rule if occurs(name))),
+        lambda rule: {regex(pattern): check for pattern, check in rule.items()}),
+    "additionalProperties": (OBJECT, ONE, children(additionalProperties)),
+    "propertyNames": (OBJECT, ONE, propertyNames),
+    "required": (OBJECT, "array", required, strings),
+    "dependentRequired": (OBJECT, "object", dependentRequired, lambda rule: {
+        name: strings(needs) for name, needs in rule.items()}),
+    "dependentSchemas": (OBJECT, NAMED, dependentSchemas),
+    "unevaluatedItems": (ARRAY, ONE, children(lambda v, rule, parts, seen: (
+        (i, rule) for i in range(len(v)) if i not in seen))),
+    "unevaluatedProperties": (OBJECT, ONE, children(lambda v, rule, parts, seen: (
+        (name, rule) for name in v if name not in seen))),
+    **dict.fromkeys(["then", "else"], ((), ONE, None)),
+    **dict.fromkeys(["$defs", "definitions"], ((), NAMED, None)),
+    **dict.fromkeys(["minContains", "maxContains"], ((), INT, None)),
+    **dict.fromkeys(["$schema", "$id"], ((), "string", None)),
+    **dict.fromkeys(["$anchor", "$dynamicAnchor"], ((), "string", None)),
+}
+
+
+def modern(schema: dict) -> dict:
+    """The schema with draft-07's list form of items, and dependencies, respelled."""
+    new = dict(schema)
+    if isinstance(schema.get("items"), list):
+        new["prefixItems"] = new.pop("items")
+        if "additionalItems" in schema:
+            new["items"] = schema["additionalItems"]
+    needs = schema.get("dependencies")
+    for name in needs if isinstance(needs, dict) else ():
+        what = "Required" if isinstance(needs[name], list) else "Schemas"
+        new["dependent" + what] = {**new.get("dependent" + what, {}), name: needs[name]}
+    return new
+
+
+def rules(schema: dict, at, visit):
+    """(keyword, rule) for each keyword of schema, with visit(subschema, at) results."""
+    words = modern(schema)
+    for word in (word for word in KEYWORDS if word in words):
+        rule, here, (_, form, _, *ready) = words[word], (at, word), KEYWORDS[word]
+        kinds = ARGUMENTS.get(form, (form,))
+        if json_type(rule) not in kinds:
+            raise SchemaError(say((here, either(kinds), rule)))
+        if form == ONE:
+            rule = visit(rule, here)
+        elif form == MANY:
+            rule = [visit(sub, (here, i)) for i, sub in enumerate(rule)]
+        elif form == NAMED:
+            rule = {name: visit(sub, (here, name)) for name, sub in rule.items()}
+        try:
+            yield word, ready[0](rule) if ready else rule
+        except (ValueError, TypeError, OverflowError, re.error) as error:
+            got = show(words[word])
+            raise SchemaError(f"{where(here)}: {error}, got {got}") from None
+
+
+def absolute(base: str, ref: str) -> str:
+    """absolute("http://a/b", "c#d") -> "http://a/c#d"; there is always one #."""
+    from urllib.parse import urljoin
+
+    uri, _, fragment = ref.partition("#")
+    return f"{urljoin(base, uri) if uri else base}#{fragment}"
+
+
+def walk(todo: dict, parts: dict, asks: bool):
+    """A check that asks the keywords in todo[class of the value], once it is filled."""
+
+    def check(value, at, out, seen):
+        steps = todo.get(type(value))
+        if steps is None:  # a subclass
+            steps = todo[next(c for c in type(value).__mro__ if c in todo)]
+        mine = set() if asks else seen
+        for keyword, rule in steps:
+            keyword(rule, value, at, out, mine, parts)
+        if asks and seen is not None:
+            seen.update(mine)
+
+    return check
+
+
+class Compiler:
+    """Turns one schema, with references to and fro inside it, into a check."""
+
+    def __init__(self) -> None:
+        self.places = {}  # URI#anchor -> subschema
+        self.bases = {}  # id(subschema) -> the URI that its references start from
+        self.dynamic = {}  # (URI, name) -> subschema, for each $dynamicAnchor
+        self.made = {}  # (id(subschema), scope) -> check
+        self.links = []  # references not yet followed
+
+    def compile(self, schema, at, base: str, scope: tuple):
+        """The check for schema. scope: the URIs on the way to it, for $dynamicRef."""
+        if isinstance(schema, bool):
+            return always if schema else never
+        if not isinstance(schema, dict):
+            raise SchemaError(say((at, "a schema (an object, true or false)", schema)))
+        if isinstance(schema.get("$id"), str):
+            uri = absolute(base, schema["$id"])
+            self.places[uri], base = schema, uri.partition("#")[0]
+        self.bases[id(schema)] = base
+        scope = scope if base in scope else (*scope, base)
+        if (id(schema), scope) not in self.made:
+            todo, parts = {}, {}
+            asks = any(word.startswith("unevaluated") for word in schema)
+            # First, because its own subschemas may refer to it.
+            self.made[id(schema), scope] = walk(todo, parts, asks)
+            self.fill(schema, at, scope, parts)
+            for cls in ANY:
+                todo[cls] = [(KEYWORDS[word][2], rule) for word, rule in parts.items()
+                             if cls in KEYWORDS[word][0]]
+        return self.made[id(schema), scope]
+
+    def fill(self, schema: dict, at, scope: tuple, parts: dict) -> None:
+        """Put the rules of schema into parts, and note what it is called."""
+        base = self.bases[id(schema)]
+
+        def visit(sub, at):
+            return self.compile(sub, at, base, scope)
+
+        for word, rule in rules(schema, at, visit):
+            if word in ("$anchor", "$dynamicAnchor"):
+                self.places[f"{base}#{rule}"] = schema
+            if word == "$dynamicAnchor":
+                self.dynamic[base, rule] = schema
+            if word == "$schema" and rule.rstrip("#") not in DIALECTS:
+                known = " or ".join(DIALECTS)
+                raise SchemaError(say(((at, word), f"the dialect {known}", rule)))
+            if word in ("$ref", "$dynamicRef"):
+                rule, ref = [], rule
+                self.links.append((rule, ref, (at, word), base, scope))
+            parts[word] = rule
+
+    def follow(self, rule: list, ref: str, at, base: str, scope: tuple) -> None:
+        """Append to rule the check for the subschema that ref means."""
+        from urllib.parse import unquote
+
+        base, _, fragment = absolute(base, ref).partition("#")
+        anchor, *steps = unquote(fragment).split("/")
+        try:
+            schema = self.places[f"{base}#{anchor}"]
+            for step in steps:
+                step = step.replace("~1", "/").replace("~0", "~")
+                schema = schema[int(step) if isinstance(schema, list) else step]
+                base = self.bases.get(id(schema), base)
+        except (LookupError, TypeError, ValueError):
+            raise SchemaError(f"{where(at)}: {quote(ref)} is not in this schema and is "
+                              "never fetched; copy what it means into $defs") from None
+        if at[1] == "$dynamicRef" and self.dynamic.get((base, anchor)) is schema:
+            names = [(uri, anchor) for uri in (*scope, base)]  # the outermost wins
+            schema = next(self.dynamic[name] for name in names if name in self.dynamic)
+        rule.append(self.compile(schema, at, self.bases.get(id(schema), base), scope))
+
+
+def prepare(schema):
+    """A function check(value, path) -> problems, for later. Raises SchemaError."""
+    compiler = Compiler()
+    try:
+        compiler.places["#"] = schema
+        root = compiler.compile(schema, "#", "", ())
+        while compiler.links:
+            compiler.follow(*compiler.links.pop())
+        for check in compiler.made.values():
+            misfit(check, ..., "#")  # a $ref that leads back to itself shows here
+    except RecursionError:
+        raise SchemaError("#: nests too deeply, or refers to itself for ever") from None
+
+    def check(value: object, path: str = "value") -> list[str]:
+        out, last = Problems(), []
+        try:
+            root(value, path, out, None)
+        except Enough as stop:
+            last = [f"{path}: {stop}"]
+        except RecursionError:
+            last = [f"{path}: expected less depth, got a value nested too deeply"]
+        return [say(problem) for problem in out[:MAX_PROBLEMS]] + last if out else last
+
+    return check
+
+
+def validate(value: object, schema, path: str = "value") -> list[str]:
+    """All problems: validate(5, {"type": "string"}, "name") gives
+    ["name: expected string, got integer 5"]. Raises SchemaError."""
+    return prepare(schema)(value, path)
+
+
+# ==================================================================================
+# Part III.  MCP.
+# ==================================================================================
+
+# ----------------------------------------------------------------------------------
+# 11. Content: what a handler returned -> what the client reads
+# ----------------------------------------------------------------------------------
+
+
+class Block(dict):
+    """A content block: a dict that says of itself what it is."""
+
+
+def text(s: str, **fields: Any) -> Block:
+    """A piece of text.  `annotations=` and `_meta=` may be added to every block."""
+    return Block(type="text", text=str(s), **fields)
+
+
+def image(data: bytes | str, mime_type: str = "image/png", **fields: Any) -> Block:
+    """A picture, from bytes or base64 text."""
+    return Block(type="image", data=as_base64(data), mimeType=mime_type, **fields)
+
+
+def audio(data: bytes | str, mime_type: str = "audio/wav", **fields: Any) -> Block:
+    """A sound, from bytes or base64 text."""
+    return Block(type="audio", data=as_base64(data), mimeType=mime_type, **fields)
+
+
+def contents_of(uri, value, mime_type):
+    """The body of a resource: text as it is, bytes as base64."""
+    if isinstance(value, str):
+        return {"uri": uri, "mimeType": mime_type or "text/plain", "text": value}
+    return {"uri": uri, "mimeType": mime_type or "application/octet-stream",
+            "blob": as_base64(value)}
+
+
+def embedded(uri: str, text_or_bytes: str | bytes, mime_type: str | None = None,
+             **fields: Any) -> Block:
+    """A resource, sent along with its contents."""
+    return Block(type="resource", resource=contents_of(uri, text_or_bytes, mime_type),
+                 **fields)
+
+
+def link(uri: str, name: str, *, title: str | None = None,
+         description: str | None = None, mime_type: str | None = None,
+         size: int | None = None, **fields: Any) -> Block:
+    """A pointer to a resource, which the client may read or not."""
+    return Block(type="resource_link", uri=uri, name=name, **compact(
+        title=title, description=description, mimeType=mime_type, size=size), **fields)
+
+
+def draw(value):
+    """An object that can draw itself (a plot, a picture) -> an image."""
+    if hasattr(value, "_repr_png_"):
+        png = value._repr_png_()
+        return image(png) if png else None
+    if hasattr(value, "savefig"):
+        from io import BytesIO
+        buffer=BytesIO()
+        value.savefig(buffer, format="png")
+        return image(buffer.getvalue())
+    return None
+
+
+IMAGE_STARTS = ((b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg"),
+                (b"GIF8", "image/gif"))
+
+
+def block_of(value):
+    """One value -> one block: "hi" -> text("hi"), {"a": 1} -> text('{"a": 1}')."""
+    if isinstance(value, Block):
+        return value
+    if isinstance(value, str):
+        return text(value)
+    if isinstance(value, (bytes, bytearray)):
+        for start, mime_type in IMAGE_STARTS:
+            if value.startswith(start):
+                return image(value, mime_type)
+        try:
+            return text(value.decode("utf-8"))
+        except UnicodeDecodeError:
+            return embedded("data:result", bytes(value))
+    drawing = None if isinstance(value, (dict, list, tuple)) else draw(value)
+    return drawing or text(json.dumps(plain(value), ensure_ascii=False))
+
+
+def blocks_of(value):
+    """What a handler returned -> content blocks.  A list is one only if it has some."""
+    if value is None:
+        return []
+    if isinstance(value, (list, tuple)) and any(isinstance(v, Block) for v in value):
+        return [block_of(item) for item in value]
+    return [block_of(value)]
+
+
+def fit_block(block, version):
+    """A block for a client of that revision: what it cannot know is sent as what it can."""
+    if block["type"] == "audio" and version < V2025_03:
+        block = Block(type="resource", resource={
+            "uri": "data:audio", "mimeType": block["mimeType"], "blob": block["data"]})
+    if block["type"] == "resource_link" and version < V2025_06:
+        block = text(f"{block['name']}: {block['uri']}")
+    if "_meta" in block and version < V2025_06:
+        block = {key: item for key, item in block.items() if key != "_meta"}
+    return block
+
+
+# ----------------------------------------------------------------------------------
+# 12. Context: what a handler may ask of us
+# ----------------------------------------------------------------------------------
+
+
+def in_background(work):
+    """work() on a thread of its own -> an awaitable for the coroutine that waits."""
+    import asyncio
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+
+    def finish(settle, outcome):
+        if not future.done():
+            settle(outcome)
+
+    def run():
+        try:
+            settle, outcome = future.set_result, work()
+        except BaseException as error:  # whatever it is, the coroutine gets it
+            settle, outcome = future.set_exception, error
+        loop.call_soon_threadsafe(finish, settle, outcome)
+
+    threading.Thread(target=run, name="mcp-wait", daemon=True).start()
+    return future
+
+
+def kill_tree(process):
+    """End a child and all its children, at once."""
+    import signal
+    import subprocess
+    try:
+        if os.name == "posix":
+            os.killpg(process.pid, signal.SIGKILL)  # it leads a group of its own
+        else:
+            subprocess.run(["taskkill", "/T", "/F", "/PID", str(process.pid)],
+                           capture_output=True)
+    except OSError:  # it is gone already
+        pass
+
+
+class Context:
+    """A parameter annotated `Context` receives one; clients never see it.
+
+    Everything here notices a cancelled call and raises Cancelled.  In an `async def`
+    handler the methods that wait return awaitables."""
+
+    def __init__(self, session: Any, call: Call, is_async: bool = False) -> None:
+        self._session = session
+        self._call = call
+        self._is_async = is_async
+
+    def _wait(self, work):
+        return in_background(work) if self._is_async else work()
+
+    # -- about this request
+
+    @property
+    def request_id(self) -> str | int | float:
+        return self._call.id
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """The `_meta` of the request."""
+        meta = self._call.params.get("_meta")
+        return meta if isinstance(meta, dict) else {}
+
+    @property
+    def protocol_version(self) -> str:
+        return self._call.client.version
+
+    @property
+    def client_info(self) -> dict[str, Any]:
+        return self._call.client.info
+
+    @property
+    def client_capabilities(self) -> dict[str, Any]:
+        return self._call.client.capabilities
+
+    # -- stopping in time
+
+    @property
+    def cancelled(self) -> bool:
+        """True when nobody waits for the answer any more."""
+        return self._call.cancelled
+
+    def check_cancelled(self) -> None:
+        """Raise Cancelled if nobody waits for the answer any more."""
+        if self._call.cancelled:
+            raise Cancelled
+
+    def sleep(self, seconds: float) -> Any:
+        """time.sleep that ends at once when the call is cancelled."""
+        if self._is_async:
+            import asyncio
+            return asyncio.sleep(seconds)  # cancelled with its task
+        wake_up = threading.Event()
+        self._call.on_cancel(wake_up.set)
+        wake_up.wait(seconds)
+        self._call.wakers.remove(wake_up.set)
+        self.check_cancelled()
+
+    def run(self, cmd: Any, *, input: Any = None, timeout: float | None = None,
+            check: bool = False, **options: Any) -> Any:
+        """subprocess.run(cmd) whose whole process tree dies with the call.
+
+        Output is captured as text; returns a subprocess.CompletedProcess."""
+        return self._wait(partial(self._run, cmd, input, timeout, check, options))
+
+    def _run(self, cmd, input, timeout, check,
+             options):
+        import subprocess
+        self.check_cancelled()
+        defaults = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
+                    "stdin": subprocess.DEVNULL if input is None else subprocess.PIPE,
+                    "start_new_session": os.name == "posix"}
+        process = subprocess.Popen(cmd, **{**defaults, **options})
+        kill=partial(kill_tree, process)
+        self._call.on_cancel(kill)
+        try:
+            out, err = process.communicate(input, timeout)
+        finally:
+            if process.returncode is None:  # time-out, or an interrupt
+                kill()
+                process.wait()
+            self._call.wakers.remove(kill)
+        self.check_cancelled()
+        if check and process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, cmd, out, err)
+        return subprocess.CompletedProcess(cmd, process.returncode, out, err)
+
+
+# ----------------------------------------------------------------------------------
+# 13. Records: a function and all that a client may know of it
+# ----------------------------------------------------------------------------------
+
+CO_COROUTINE = 0x80  # of code objects; inspect would cost 7 ms to import
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+# The first revision that knows a field; those not named are known to all.
+TOOL_FIELDS = {"annotations": V2025_03, "title": V2025_06, "outputSchema": V2025_06,
+               "_meta": V2025_06, "icons": V2025_11}
+SERVER_FIELDS = {"title": V2025_06, "description": V2025_11, "websiteUrl": V2025_11,
+                 "icons": V2025_11}
+
+
+def fit(entry, since, version):
+    """The fields that a client of that revision knows."""
+    return {name: value for name, value in entry.items()
+            if since.get(name, version) <= version}
+
+
+def check_name(name):
+    """A name that every client accepts, or a ValueError that says how to get one."""
+    if isinstance(name, str) and NAME.fullmatch(name):
+        return name
+    advice = re.sub(r"[^A-Za-z0-9_-]+", "_", str(name)).strip("_")[:64] or "my_tool"
+    raise ValueError(f"name: expected 1 to 64 letters, digits, _ or -, got {name!r}; "
+                     f"pass name={advice!r}")
+
+
+def usable(schema, where):
+    """A schema that clients take -> the function that checks values against it."""
+    if not isinstance(schema, dict) or schema.get("type") != "object":
+        raise ValueError(f'{where}: expected a schema with "type": "object" at its root, '
+                         f"got {json.dumps(schema, default=repr)[:80]}")
+    try:
+        return prepare(schema)
+    except SchemaError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+class Tool:
+    """A function, its schemas, and its entry in tools/list."""
+
+    def __init__(self, fn, name, title, description, input_schema, output_schema,
+                 annotations, icons, meta, timeout, serial, coerce, allow_extra):
+        self.fn = fn
+        self.name = check_name(name or getattr(fn, "__name__", type(fn).__name__))
+        where = f"tool {self.name!r}"
+        self.signature = signature_of(fn, Context, where=where,
+                                      explicit_schema=input_schema)
+        self.is_async = function_behind(fn).__code__.co_flags & CO_COROUTINE
+        self.timeout, self.serial, self.coerce = timeout, serial, coerce
+        self.input_schema = self.signature.schema
+        if allow_extra and input_schema is None:
+            self.input_schema = {**self.input_schema, "additionalProperties": True}
+        self.output_schema = output_schema or self.signature.returns
+        self.check_input = usable(self.input_schema, f"{where}: input_schema")
+        self.check_output = self.output_schema and usable(
+            self.output_schema, f"{where}: output_schema")
+        self.entry = compact(
+            name=self.name, title=title, annotations=annotations, icons=icons, _meta=meta,
+            description=description or self.signature.doc or title or self.name,
+            inputSchema=self.input_schema, outputSchema=self.output_schema)
+        try:
+            encode(self.entry)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{where}: {error}; schemas, annotations, icons and meta "
+                             "must be plain JSON") from None
+
+    def describe(self, version):
+        return fit(self.entry, TOOL_FIELDS, version)
+
+    def arguments(self, given, coerce_all):
+        """What the client sent -> (args, kwargs).  Raises ValueError with all problems."""
+        ready = self.signature.prepare(given)
+        problems = self.check_input(ready, "arguments")
+        if problems and (self.coerce or coerce_all):
+            given = coerce(given, self.input_schema, lambda v, s: not validate(v, s))
+            problems = self.check_input(self.signature.prepare(given), "arguments")
+        if problems:
+            raise ValueError("\n".join(problems))
+        return self.signature.bind(given)
+
+    def result(self, value, version):
+        """What the function returned -> the result of tools/call."""
+        if self.output_schema is None:
+            return {"content": [fit_block(block, version) for block in blocks_of(value)]}
+        value = plain(value)
+        problems = self.check_output(value, "result")
+        if problems:
+            raise ToolError(f"Tool {self.name!r} broke its promise: what it returned does "
+                            "not fit its output schema.\n" + "\n".join(problems))
+        result = {"content": [block_of(value)]}
+        return {**result, "structuredContent": value} if version >= V2025_06 else result
+
+
+def error_result(message):
+    """A failure that the model is meant to read."""
+    return {"content": [text(message)], "isError": True}
+
+
+class Background:
+    """One event loop on one thread for all `async def` handlers, made on first use."""
+
+    lock = threading.Lock()  # guards loop
+    loop = None
+
+    @classmethod
+    def run(cls, call, awaitable):
+        """Wait here for what an `async def` handler returned; it runs over there."""
+        import asyncio
+
+        async def guarded():
+            try:
+                return await awaitable
+            except (SystemExit, KeyboardInterrupt) as error:  # these would end the loop
+                raise RuntimeError(describe(error)) from error
+
+        with cls.lock:
+            if cls.loop is None:
+                cls.loop = asyncio.new_event_loop()
+                threading.Thread(target=cls.loop.run_forever, name="mcp-async",
+                                 daemon=True).start()
+        future = asyncio.run_coroutine_threadsafe(guarded(), cls.loop)
+        call.on_cancel(future.cancel)
+        return future.result()
+
+
+def call_handler(session, call, record, args, kwargs):
+    """Call user code, on this thread or on the event loop."""
+    if record.signature.context:
+        kwargs[record.signature.context] = Context(session, call, record.is_async)
+    value = call.run(record.fn, args, kwargs)
+    return Background.run(call, value) if hasattr(value, "__await__") else value
+
+
+# ----------------------------------------------------------------------------------
+# 14. Lifecycle: the states of a session, as data
+#
+#     CREATED --initialize--> INITIALIZING --notifications/initialized--> OPERATING
+#        |                         |                                          |
+#        +-------------------------+---- end of input -> SHUTDOWN <-----------+
+# ----------------------------------------------------------------------------------
+
+CREATED, INITIALIZING, OPERATING, SHUTDOWN = (
+    "created", "initializing", "operating", "shutdown")
+
+NEXT_STATE = {
+    (CREATED, "initialize"): INITIALIZING,
+    (INITIALIZING, "initialized"): OPERATING,
+}
+LEGAL = {  # state -> what may be called in it, and what to do about all else
+    CREATED: ({"initialize", "ping"}, "send initialize first"),
+    INITIALIZING: ({"ping", "initialized", "notifications/initialized"},
+                   "send notifications/initialized first"),
+    OPERATING: (None, "this session is initialized already"),  # all but initialize
+    SHUTDOWN: (set(), "this session is over"),
+}
+
+
+class Client:
+    """Whom a request comes from, as far as that request may know."""
+
+    def __init__(self, version=NEWEST_HANDSHAKE, capabilities=(), info=()):
+        self.version = version
+        self.capabilities, self.info = dict(capabilities), dict(info)
+
+
+# ----------------------------------------------------------------------------------
+# 15. Session: the methods of the protocol
+#
+# A method is a function (session, call) -> the result, or a function that will find it
+# on the crew's time, because user code is involved.
+# ----------------------------------------------------------------------------------
+
+
+def param(call, name, kind, default=...):
+    """params[name], of that type; without a default it has to be there."""
+    value = call.params.get(name, default)
+    if isinstance(value, kind) or (value is default and default is not ...):
+        return value
+    words = {str: "a string", dict: "an object"}
+    raise RpcError(INVALID_PARAMS, f"{name}: expected {words[kind]}, got {show(value)}")
+
+
+def initialize(session, call):
+    if call.batch is not None:
+        raise RpcError(INVALID_REQUEST, "initialize cannot be part of a batch")
+    asked = param(call, "protocolVersion", str, NEWEST_HANDSHAKE)
+    version = asked if asked in PROTOCOL_VERSIONS else NEWEST_HANDSHAKE
+    session.client = Client(version, param(call, "capabilities", dict, {}),
+                            param(call, "clientInfo", dict, {}))
+    session.enter("initialize")
+    session.offered = session.server.capabilities()
+    return {"protocolVersion": version, "capabilities": session.offered,
+            "serverInfo": fit(session.server.info, SERVER_FIELDS, version),
+            **compact(instructions=session.server.instructions)}
+
+
+def initialized(session, call):
+    session.enter("initialized")
+    return {}
+
+
+def ping(session, call):
+    return {}
+
+
+def page(session, call, kind, entries):
+    """One page of a list.  A cursor names the last entry seen, and its place in case
+    that entry is gone."""
+    cursor, start = call.params.get("cursor", ...), 0
+    if cursor is not ...:
+        try:
+            from binascii import a2b_base64
+            start, name = json.loads(a2b_base64(cursor.encode("ascii")))[kind]
+            names = [entry.name for entry in entries]
+            start = names.index(name) + 1 if name in names else int(start)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise RpcError(INVALID_PARAMS, "cursor: expected one from an earlier answer "
+                           "of this list, or none to start over") from None
+    end = start + session.server.page_size if session.server.page_size else len(entries)
+    shown = entries[start:end]
+    result = {kind: [entry.describe(call.client.version) for entry in shown]}
+    if end < len(entries):
+        mark = json.dumps({kind: [end, shown[-1].name]})
+        result["nextCursor"] = as_base64(mark.encode())
+    return result
+
+
+def tools_list(session, call):
+    return page(session, call, "tools", list(session.server.tools.values()))
+
+
+def failure_text(session, call, what, error):
+    """A sentence for the client; the traceback goes to stderr.  Masked if asked for."""
+    if call.cancelled:
+        return "cancelled"
+    if not session.server.mask_errors:
+        log_traceback(f"{what} failed")
+        return f"{what} failed: {describe(error)}"
+    reference = os.urandom(4).hex()
+    log_traceback(f"{what} failed (reference {reference})")
+    return f"{what} failed: internal error (reference {reference})"
+
+
+def run_tool(session, call, tool, given):
+    """The work of tools/call: check, call, convert.  Each failure has its outcome."""
+    version = call.client.version
+    try:
+        args, kwargs = tool.arguments(given, session.server.coerce)
+    except ValueError as error:
+        message = f"Invalid arguments for tool {tool.name!r}:\n{error}"
+        log("debug", message)
+        if version < V2025_11:
+            raise RpcError(INVALID_PARAMS, message) from None
+        return error_result(message)
+    try:
+        return tool.result(call_handler(session, call, tool, args, kwargs), version)
+    except RpcError:
+        raise
+    except ToolError as error:
+        return error_result(str(error))
+    except BaseException as error:  # SystemExit too: the call ends, the server does not
+        return error_result(failure_text(session, call, f"Tool {tool.name!r}", error))
+
+
+def tools_call(session, call):
+    server = session.server
+    name, given = param(call, "name", str), param(call, "arguments", dict, {})
+    tool = server.tools.get(name)
+    if tool is None:
+        raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}",
+                       {"availableTools": list(server.tools)[:100]})
+    call.serial = tool.serial
+    call.timeout = server.timeout if tool.timeout is None else tool.timeout
+    if call.timeout:
+        call.late = {"result": error_result(
+            f"Tool {name!r} timed out after {call.timeout:g} s and was stopped")}
+    return partial(run_tool, session, call, tool, given)
+
+
+# To add a method: a function above and a row here.
+METHODS = {
+    "initialize": initialize,
+    "initialized": initialized,
+    "notifications/initialized": initialized,
+    "ping": ping,
+    "tools/list": tools_list,
+    "tools/call": tools_call,
+}
+
+
+class Session:
+    """One conversation: its state, its client, and the rules that follow from both."""
+
+    def __init__(self, server):
+        self.server = server
+        self.state = CREATED
+        self.client = Client()
+        self.offered = {}       # the capabilities that the client was told of
+        self.connection = None  # none in Server.handle
+
+    def enter(self, event):
+        """Go where the event leads from here; where it leads nowhere, stay."""
+        self.state = NEXT_STATE.get((self.state, event), self.state)
+
+    def on_request(self, call):
+        """Find the method, see that it is legal now, and call it."""
+        method = METHODS.get(call.method)
+        if method is None:
+            raise RpcError(METHOD_NOT_FOUND, f"Unknown method: {call.method}")
+        legal, advice = LEGAL[self.state]
+        if call.method == "initialize" if legal is None else call.method not in legal:
+            raise RpcError(INVALID_REQUEST, f"{call.method}: {advice}")
+        call.client = self.client
+        return method(self, call)
+
+    def on_notification(self, method, params):
+        if method == "notifications/cancelled" and self.connection:
+            if isinstance(params, dict):
+                self.connection.cancel(params.get("requestId"))
+        elif method in ("notifications/initialized", "initialized"):
+            self.enter("initialized")
+
+    def on_end(self):
+        self.state = SHUTDOWN
+
+    def changed(self, kind):
+        """Tell the client that a list is not what it was, if it knows of that list."""
+        if self.state == OPERATING and kind in self.offered and self.connection:
+            self.connection.notify(f"notifications/{kind}/list_changed")
+
+
+def answer(session, message, in_batch=False):
+    """One decoded message -> its response, or None; a list of them for a batch."""
+    if isinstance(message, list) and message and not in_batch:
+        replies = [answer(session, entry, True) for entry in message]
+        return [reply for reply in replies if reply is not None] or None
+    message = message_of(message)
+    if isinstance(message, Notification):
+        attempt(partial(session.on_notification, message.method, message.params))
+        return None
+    if isinstance(message, Response):
+        return None
+    if isinstance(message, Malformed):
+        outcome = {"error": message.error.as_json()}
+    else:
+        call = Call(message, batch=message if in_batch else None)
+        outcome = attempt(partial(session.on_request, call))
+        if callable(outcome):
+            outcome = attempt(outcome)
+    return {"jsonrpc": "2.0", "id": message.id, **outcome}
+
+
+# ==================================================================================
+# Part IV.  The front door.
+# ==================================================================================
+
+# ----------------------------------------------------------------------------------
+# 16. Standard I/O: stdin and stdout taken away from user code
+#
+# The wire moves to private descriptors.  In its place user code, C libraries and child
+# processes find an empty stdin, and a pipe behind stdout and stderr that a thread of
+# ours carries to the real stderr: what is printed shows up there, never on the wire,
+# and a client that does not read its stderr cannot block anybody.
+# ----------------------------------------------------------------------------------
+
+
+def flush_streams():
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):  # broken, closed, or none at all
+            pass
+
+
+def private_copy(descriptor):
+    """A duplicate that child processes do not inherit; of nothing, if it is closed."""
+    try:
+        return os.dup(descriptor)
+    except OSError:
+        return os.open(os.devnull, os.O_RDWR)
+
+
+class StandardIO:
+    """with StandardIO() as io: ... io.reader, io.writer ...
+
+    io.on_gone is called when nobody reads our stdout or our parent process has ended.
+    Without `restore`, what is printed afterwards goes to stderr for good."""
+
+    def __init__(self, restore=True):
+        self.on_gone = lambda: None
+        self._restore = restore
+        self._dropped = 0  # bytes that stderr did not take
+
+    def __enter__(self):
+        self._parent = os.getppid()
+        self._in, self._out, self._err = map(private_copy, (0, 1, 2))
+        self.reader = os.fdopen(self._in, "rb", 65536, closefd=False)
+        self.writer = os.fdopen(self._out, "wb", 65536, closefd=False)
+        self._printed, pipe = os.pipe()
+        empty = os.open(os.devnull, os.O_RDONLY)
+        # Windows: dup2 onto 0, 1 and 2 calls SetStdHandle too, so children follow
+        for source, standard in ((empty, 0), (pipe, 1), (pipe, 2)):
+            os.dup2(source, standard)
+        os.close(empty)
+        os.close(pipe)
+        self._carrier = threading.Thread(
+            target=self._carry, name="mcp-stderr", daemon=True)
+        self._carrier.start()
+        flush_streams()  # what was printed before now
+        return self
+
+    def __exit__(self, *exception):
+        flush_streams()
+        os.dup2(self._out if self._restore else self._err, 1)
+        os.dup2(self._err, 2)
+        if self._restore:
+            os.dup2(self._in, 0)
+        self._carrier.join(GRACE)  # the pipe has no writer left, unless a child has it
+
+    def _carry(self):
+        import select
+        if not hasattr(select, "poll"):  # Windows: it can neither ask nor watch
+            while self._carry_some(lambda patience: True):
+                pass
+            return
+        room = select.poll()
+        room.register(self._err, select.POLLOUT)
+        watch = select.poll()
+        watch.register(self._printed, select.POLLIN)
+        watch.register(self._out, 0)  # told only when nobody reads it any more
+        watch_parent=getattr(os, "pidfd_open", None)  # Linux; others have to look
+        try:
+            watch.register(watch_parent(self._parent), select.POLLIN)
+        except (TypeError, OSError):
+            watch_parent = None
+        while True:
+            ready = dict(watch.poll(None if watch_parent else 2000))
+            if self._printed in ready and not self._carry_some(room.poll):
+                return
+            gone = [descriptor for descriptor in ready if descriptor != self._printed]
+            if gone or os.getppid() != self._parent:
+                for descriptor in gone:
+                    watch.unregister(descriptor)
+                self._parent = os.getppid()
+                self.on_gone()
+
+    def _carry_some(self, room):
+        """Bring what was printed to stderr.  False at the end."""
+        data = os.read(self._printed, 4000)  # a pipe with room at all has it for these
+        if not data:
+            return False
+        # a client that does not read its stderr is waited for once, and then not again
+        if room(0 if self._dropped else 1000):
+            note = f"[{self._dropped} bytes dropped]\n" if self._dropped else ""
+            try:
+                os.write(self._err, note.encode() + data)
+                self._dropped = 0
+                return True
+            except OSError:
+                pass
+        self._dropped += len(data)
+        return True
+
+
+# ----------------------------------------------------------------------------------
+# 17. Server: register, serve, run
+# ----------------------------------------------------------------------------------
+
+
+class Stopped(BaseException):
+    """A signal asks us to end: Stopped(exit code)."""
+
+
+def stop_on_signals():
+    """Have SIGINT and SIGTERM raise Stopped in the main thread, a second one exit.
+
+    Handlers that the program has set itself are left alone."""
+    import signal
+
+    def stop(number, frame):
+        for each in mine:
+            signal.signal(each, lambda number, frame: os._exit(128 + number))
+        raise Stopped(128 + number)
+
+    mine = [number for number, usual in ((signal.SIGINT, signal.default_int_handler),
+                                         (signal.SIGTERM, signal.SIG_DFL))
+            if signal.getsignal(number) is usual]
+    if threading.current_thread() is threading.main_thread():
+        for number in mine:
+            signal.signal(number, stop)
+
+
+def end_process(code):
+    """Exit without waiting for threads that will not end."""
+    import atexit
+    try:
+        atexit._run_exitfuncs()
+    finally:
+        flush_streams()
+        os._exit(code)
+
+
+class Server:
+    """A set of tools, and the ways to offer it.
+
+    To fill it:   register (also called tool), unregister, include
+    To offer it:  run (this process's stdin and stdout), serve (any two streams)
+    To try it:    handle (one message), call (one tool)
+    """
+
+    def __init__(self, name: str | None = None, version: str = "1.0.0", *,
+                 title: str | None = None, description: str | None = None,
+                 instructions: str | None = None, icons: list[Any] | None = None,
+                 website_url: str | None = None, timeout: float | None = None,
+                 max_workers: int = MAX_WORKERS, page_size: int | None = None,
+                 mask_errors: bool = False, coerce: bool = False,
+                 max_line: int = MAX_LINE) -> None:
+        script = os.path.splitext(os.path.basename(sys.argv[0] if sys.argv else ""))[0]
+        self.info = compact(
+            name=name or script.strip("-") or "mcp_server", version=version, title=title,
+            description=description, websiteUrl=website_url, icons=icons)
+        self.instructions = instructions
+        self.timeout, self.page_size = timeout, page_size
+        self.mask_errors, self.coerce = mask_errors, coerce
+        self.tools = {}              # name -> Tool, in the order of registration
+        self._limits = {"max_workers": max_workers, "max_line": max_line}
+        self._lane = SerialLane()
+        self._sessions = []          # being served right now
+        self._own_session = None     # the one that handle() speaks in
+
+    # -- filling it
+
+    def register(self, fn: Any = None, *, name: str | None = None,
+                 title: str | None = None, description: str | None = None,
+                 input_schema: dict[str, Any] | None = None,
+                 output_schema: dict[str, Any] | None = None,
+                 annotations: dict[str, Any] | None = None,
+                 icons: list[Any] | None = None, meta: dict[str, Any] | None = None,
+                 timeout: float | None = None, serial: bool = False,
+                 coerce: bool = False, allow_extra: bool = False) -> Any:
+        """Make a function a tool: @register, @register(name="sum"), or register(fn)."""
+        def add(fn):
+            tool=Tool(fn, name=name, title=title, description=description,
+                        input_schema=input_schema, output_schema=output_schema,
+                        annotations=annotations, icons=icons, meta=meta, timeout=timeout,
+                        serial=serial, coerce=coerce, allow_extra=allow_extra)
+            self._add("tools", tool)
+            return fn
+        if fn is not None and not callable(fn):
+            raise TypeError(f"register: expected a function, got {fn!r}; to give a name, "
+                            'write @register(name="...")')
+        return add if fn is None else add(fn)
+
+    tool = register
+
+    def unregister(self, name: str) -> None:
+        """Take a tool away again."""
+        if name not in self.tools:
+            raise ValueError(f"unregister: no tool is called {name!r}; there are: "
+                             + (", ".join(self.tools) or "none"))
+        del self.tools[name]
+        self._changed("tools")
+
+    def include(self, other: Server, prefix: str = "") -> None:
+        """Offer everything that another server has now, under prefixed names."""
+        import copy
+        for tool in list(other.tools.values()):
+            renamed = copy.copy(tool)
+            renamed.name = check_name(prefix + tool.name)
+            renamed.entry = {**tool.entry, "name": renamed.name}
+            self._add("tools", renamed)
+
+    def _add(self, kind, record):
+        records=getattr(self, kind)
+        if record.name in records:
+            raise ValueError(
+                f"a {kind[:-1]} called {record.name!r} is registered already; pass another "
+                f"name=, or call unregister({record.name!r}) first")
+        records[record.name] = record
+        self._changed(kind)
+
+    def _changed(self, kind):
+        for session in list(self._sessions):
+            session.changed(kind)
+
+    def capabilities(self) -> dict[str, Any]:
+        """What this server has to offer, and nothing else."""
+        return {"tools": {"listChanged": True}} if self.tools else {}
+
+    # -- trying it
+
+    def handle(self, message: Any) -> Any:
+        """One decoded message in, the response or None out, all on this thread."""
+        if self._own_session is None:
+            self._own_session = Session(self)
+        return answer(self._own_session, message)
+
+    def call(self, tool_name: str, /, **arguments: Any) -> dict[str, Any]:
+        """Call a tool as a client would -> the result, with `content` and `isError`."""
+        session=Session(self)
+        reply = {}
+        for method, params in (
+                ("initialize", {"protocolVersion": NEWEST_HANDSHAKE, "capabilities": {},
+                                "clientInfo": {"name": "call", "version": __version__}}),
+                ("initialized", {}),
+                ("tools/call", {"name": tool_name, "arguments": arguments})):
+            reply = answer(session, {"jsonrpc": "2.0", "id": 1, "method": method,
+                                     "params": params})
+        if "error" in reply:
+            raise RpcError(**reply["error"])
+        return json.loads(encode(reply["result"]))  # as it would arrive
+
+    # -- offering it
+
+    def serve(self, reader: BinaryIO | None = None,
+              writer: BinaryIO | None = None) -> bool:
+        """Speak with one client on two binary streams until it closes its end.
+
+        Without streams: this process's own, given back afterwards.
+        True: all handlers came back; False: some were left behind."""
+        if reader is None or writer is None:
+            with StandardIO() as io:
+                return self._converse(io.reader, io.writer, io)
+        return self._converse(reader, writer)
+
+    def _converse(self, reader, writer, io=None):
+        Log.set_level()
+        session=Session(self)
+        connection = session.connection = Connection(
+            reader, writer, session.on_request, session.on_notification, session.on_end,
+            lane=self._lane, **self._limits)
+        if io:
+            io.on_gone = connection.end
+        self._sessions.append(session)
+        drain = 0.0
+        try:
+            connection.start()
+            connection.wait()
+            drain = DRAIN
+        finally:
+            all_back = connection.finish(drain)
+            self._sessions.remove(session)
+        return all_back
+
+    def run(self) -> None:
+        """Serve stdin and stdout until the client is gone.  The last line of a server.
+
+        Returns when everything has ended; else ends the process: after SIGINT (130)
+        and SIGTERM (143), and when a handler or a thread of yours would not end."""
+        code, all_back = 0, False
+        try:
+            stop_on_signals()
+            with StandardIO(restore=False) as io:
+                all_back = self._converse(io.reader, io.writer, io)
+        except Stopped as stopped:
+            code = stopped.args[0]
+        alive = [thread for thread in threading.enumerate()
+                 if not thread.daemon and thread is not threading.main_thread()]
+        if code or alive or not all_back:
+            end_process(code)
+
+
+default_server = Server()
+register = default_server.register
+run = default_server.run
+
+
+# ----------------------------------------------------------------------------------
+# 18. Demo: what runs when no file is given
+# ----------------------------------------------------------------------------------
+
+
+def demo():
+    """A server that shows each feature once."""
+    server = Server("demo", __version__, title="mcp_server.py demo",
+                    instructions="Try add, then wait, and cancel it.")
+
+    @server.register(annotations={"readOnlyHint": True})
+    def add(a, b):
+        """Add two numbers."""
+        return a + b
+
+    @server.register
+    def wait(seconds, ctx):
+        """Wait for some seconds; cancel it to see it stop at once."""
+        ctx.sleep(seconds)
+        return f"waited {seconds:g} s"
+
+    return server
+
+
+# ----------------------------------------------------------------------------------
+# 19. Command line
+# ----------------------------------------------------------------------------------
+
+
+def main():
+    """python mcp_server.py: serve the demo."""
+    if sys.stdin.isatty():
+        print("This is an MCP server, made to be started by a client such as Claude. It "
+              "reads\nJSON-RPC messages, one a line; Ctrl-D ends it. Try this one:\n"
+              '{"jsonrpc": "2.0", "id": 1, "method": "ping"}', file=sys.stderr)
+    demo().run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1765 @@
+"""The tests of mcp_server.py: bytes over real pipes, in the order of its sections.
+
+A conversation is written as it looks on the wire: `-->` goes to the server, `<--` is
+what must come back, next and exactly.  No test sleeps to wait; every wait has a bound.
+"""
+
+import io
+import json
+import os
+import random
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+
+import mcp_server
+from mcp_server import Cancelled, Context, RpcError, Server, ToolError
+
+BOUND = 20  # seconds: how long any wait may take before it is a failure
+HERE = os.path.dirname(os.path.abspath(mcp_server.__file__))
+CPYTHON = sys.implementation.name == "cpython"
+posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX")
+interruptible = pytest.mark.skipif(not CPYTHON, reason="needs asynchronous exceptions")
+
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {},
+         "clientInfo": {"name": "test", "version": "1"}}
+
+
+# ------------------------------------------------------------------------- harness
+
+
+def request(id, method, params=None):
+    message = {"jsonrpc": "2.0", "id": id, "method": method}
+    return message if params is None else {**message, "params": params}
+
+
+def notification(method, params=None):
+    message = {"jsonrpc": "2.0", "method": method}
+    return message if params is None else {**message, "params": params}
+
+
+def call(id, name, **arguments):
+    return request(id, "tools/call", {"name": name, "arguments": arguments})
+
+
+def cancel(id):
+    return notification("notifications/cancelled", {"requestId": id})
+
+
+def read_lines(descriptor, deadline):
+    """Yield lines as they come; fail when the deadline passes first."""
+    buffer = b""
+    while True:
+        while b"\n" not in buffer:
+            ready, _, _ = select.select([descriptor], [], [], max(0, deadline()))
+            assert ready, f"nothing came in time; so far {buffer[:200]!r}"
+            data = os.read(descriptor, 1 << 20)
+            if not data:
+                assert not buffer, f"half a line at the end: {buffer[:200]!r}"
+                return
+            buffer += data
+        line, _, buffer = buffer.partition(b"\n")
+        yield line
+
+
+def parse(line):
+    """A line from the server, which must be strict JSON."""
+    def refuse(name):
+        raise AssertionError(f"{name} on the wire")
+    return json.loads(line.decode("ascii"), parse_constant=refuse)
+
+
+class Wire:
+    """A client's side of a conversation: two descriptors and nothing else."""
+
+    def __init__(self, to_server, from_server):
+        self.to_server, self.from_server = to_server, from_server
+        self._until = time.monotonic() + BOUND
+        self._lines = read_lines(from_server, lambda: self._until - time.monotonic())
+
+    def send(self, *messages):
+        """Write messages: dicts and lists as JSON, bytes as they are."""
+        data = b"".join(m if isinstance(m, bytes) else json.dumps(m).encode() + b"\n"
+                        for m in messages)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self.to_server, view):]
+
+    def recv(self):
+        """The next message, or None at the end of the stream."""
+        self._until = time.monotonic() + BOUND
+        line = next(self._lines, None)
+        return None if line is None else parse(line)
+
+    def ask(self, message):
+        self.send(message)
+        return self.recv()
+
+    def result(self, message):
+        reply = self.ask(message)
+        assert "result" in reply, reply
+        return reply["result"]
+
+    def error(self, message):
+        reply = self.ask(message)
+        assert "error" in reply, reply
+        return reply["error"]
+
+    def text(self, message):
+        return self.result(message)["content"][0]["text"]
+
+    def handshake(self, version="2025-11-25", **capabilities):
+        reply = self.ask(request("hello", "initialize", {
+            **HELLO, "protocolVersion": version, "capabilities": capabilities}))
+        self.send(notification("notifications/initialized"))
+        return reply["result"]
+
+    def fence(self):
+        """Prove that nothing is on its way: the answer to this ping comes next."""
+        id = f"fence-{time.monotonic()}"
+        assert self.ask(request(id, "ping")) == {"jsonrpc": "2.0", "id": id, "result": {}}
+
+    def play(self, script):
+        """Play a conversation: `-->` lines are sent, `<--` lines must come next."""
+        for line in textwrap.dedent(script).strip().splitlines():
+            if line.startswith("-->"):
+                self.send(line[3:].strip().encode() + b"\n")
+            elif line.startswith("<--"):
+                assert self.recv() == json.loads(line[3:])
+
+    def close(self):
+        if self.to_server is not None:
+            os.close(self.to_server)
+            self.to_server = None
+
+
+class Peer(Wire):
+    """A server object on two pipes and a thread.  Leaving the `with` block closes its
+    input and fails on any message that was not read and any thread that stays."""
+
+    def __init__(self, server, **handshake):
+        self._threads = set(threading.enumerate())
+        server_in, to_server = os.pipe()
+        from_server, server_out = os.pipe()
+        super().__init__(to_server, from_server)
+        self._streams = os.fdopen(server_in, "rb"), os.fdopen(server_out, "wb")
+        self._server = server
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+        if handshake.pop("shake", True):
+            self.welcome = self.handshake(**handshake)
+
+    def _serve(self):
+        try:
+            self.all_back = self._server.serve(*self._streams)
+        finally:
+            for stream in reversed(self._streams):
+                try:
+                    stream.close()
+                except OSError:
+                    pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        self.close()
+        if kind is None:
+            assert self.recv() is None, "the server said more than was expected"
+        self.thread.join(BOUND)
+        os.close(self.from_server)
+        if kind is None:
+            self.no_threads_left()
+
+    def no_threads_left(self):
+        keep = {"mcp-async", "mcp-serial", "mcp-wait"}  # made once, kept for good
+        for thread in set(threading.enumerate()) - self._threads:
+            if thread.name not in keep and not thread.name.startswith("asyncio"):
+                thread.join(BOUND)
+                assert not thread.is_alive(), f"{thread} was left behind"
+
+
+class Process(Wire):
+    """A server script in a process of its own."""
+
+    def __init__(self, script, *, args=(), shake=True, env=None, stderr=None, **options):
+        self.process = subprocess.Popen(
+            [sys.executable, *args, "-c", textwrap.dedent(script)] if script else
+            [sys.executable, *args],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if stderr is None else stderr, bufsize=0,
+            env={**os.environ, "PYTHONPATH": HERE, "PYTHONUNBUFFERED": "", **(env or {})},
+            **options)
+        super().__init__(self.process.stdin.fileno(), self.process.stdout.fileno())
+        if shake:
+            self.handshake()
+
+    def close(self):
+        self.process.stdin.close()
+
+    def end(self):
+        """Close its input -> (exit code, what was left on stdout, stderr)."""
+        self.close()
+        rest = list(self._lines)
+        errors = self.process.stderr.read() if self.process.stderr else b""
+        return self.process.wait(BOUND), rest, errors.decode()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.process.kill()
+        self.process.wait(BOUND)
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream:
+                stream.close()
+
+
+def tool_server(*functions, **options):
+    server = Server("test", "1", **options)
+    for function in functions:
+        server.register(function)
+    return server
+
+
+# ----------------------------------------------------------------- 3, 4. the wire
+
+BAD_LINES = [  # (name, line, code, id that comes back)
+    ("text", b"hello", -32700, None),
+    ("half an object", b'{"jsonrpc":"2.0","id":1', -32700, None),
+    ("NaN", b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":NaN}}', -32700, None),
+    ("Infinity", b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":-Infinity}}',
+     -32700, None),
+    ("invalid UTF-8", b'{"jsonrpc":"2.0","id":1,"method":"\xff\xfe"}', -32700, None),
+    ("UTF-8 surrogates", b'{"jsonrpc":"2.0","id":1,"method":"\xed\xa0\x80"}', -32700, None),
+    ("UTF-16", '{"jsonrpc":"2.0"}'.encode("utf-16"), -32700, None),
+    ("NUL bytes", b"\0\0\0", -32700, None),
+    ("100,000 brackets", b"[" * 100_000, -32700, None),
+    ("100,000 closed brackets", b"[" * 100_000 + b"]" * 100_000, -32700, None),
+    ("100,000 objects", b'{"a":' * 100_000, -32700, None),
+    ("two values", b"{} {}", -32700, None),
+    ("a number", b"42", -32600, None),
+    ("a string", b'"ping"', -32600, None),
+    ("null", b"null", -32600, None),
+    ("true", b"true", -32600, None),
+    ("empty object", b"{}", -32600, None),
+    ("empty batch", b"[]", -32600, None),
+    ("no jsonrpc", b'{"id":7,"method":"ping"}', -32600, 7),
+    ("old jsonrpc", b'{"jsonrpc":"1.0","id":"a","method":"ping"}', -32600, "a"),
+    ("no method", b'{"jsonrpc":"2.0","id":7}', -32600, 7),
+    ("method is a number", b'{"jsonrpc":"2.0","id":7,"method":1}', -32600, 7),
+    ("method is a number, no id", b'{"jsonrpc":"2.0","method":1}', -32600, None),
+    ("id null", b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600, None),
+    ("id true", b'{"jsonrpc":"2.0","id":true,"method":"ping"}', -32600, None),
+    ("id object", b'{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600, None),
+    ("id array", b'{"jsonrpc":"2.0","id":[1],"method":"ping"}', -32600, None),
+    ("id infinite", b'{"jsonrpc":"2.0","id":1e999,"method":"ping"}', -32600, None),
+    ("params a string", b'{"jsonrpc":"2.0","id":7,"method":"ping","params":"x"}', -32600, 7),
+    ("params an array", b'{"jsonrpc":"2.0","id":7,"method":"ping","params":[]}', -32602, 7),
+]
+
+
+@pytest.mark.parametrize("line, code, id", [row[1:] for row in BAD_LINES],
+                         ids=[row[0] for row in BAD_LINES])
+def test_a_bad_line_gets_one_error_and_the_next_is_served(line, code, id):
+    with Peer(Server("test")) as peer:
+        reply = peer.ask(line + b"\n")
+        assert (reply["jsonrpc"], reply["id"]) == ("2.0", id)
+        assert reply["error"]["code"] == code and reply["error"]["message"]
+        peer.fence()
+
+
+def test_integers_of_5000_digits_get_one_answer():
+    with Peer(Server("test")) as peer:
+        peer.send(b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":%s}}\n' % (b"7" * 5000))
+        assert len({"result", "error"} & set(peer.recv())) == 1  # by the interpreter's limit
+        peer.fence()
+
+
+GOOD_LINES = [
+    b'{"jsonrpc":"2.0","id":1,"method":"ping"}\r\n',
+    b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"method":"ping"}\n',
+    b'\n   \n\r\n\t\n{"jsonrpc":"2.0","id":1,"method":"ping"}\n',
+    b'  {"jsonrpc":"2.0","id":1,"method":"ping"}  \n',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","params":null}\n',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"\\ud800"}}\n',
+    '{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"\u2028\x85"}}\n'.encode(),
+]
+
+
+@pytest.mark.parametrize("line", GOOD_LINES)
+def test_an_odd_but_good_line_is_served_whole_and_byte_by_byte(line):
+    with Peer(Server("test")) as peer:
+        for pieces in ([line], [line[i:i + 1] for i in range(len(line))]):
+            for piece in pieces:
+                peer.send(piece)
+            assert peer.recv() == {"jsonrpc": "2.0", "id": 1, "result": {}}
+
+
+@pytest.mark.parametrize("id", ["1", 1, 0, "", -1, 1.5, 1.0, 2**53 + 1, 10**30, "é\u2028",
+                                "\ud800", "x" * 10_000])
+def test_ids_come_back_with_their_value_and_type(id):
+    with Peer(Server("test")) as peer:
+        reply = peer.ask(request(id, "ping"))
+        assert reply == {"jsonrpc": "2.0", "id": id, "result": {}}
+        assert type(reply["id"]) is type(id)
+
+
+@pytest.mark.parametrize("line", [
+    b'{"jsonrpc":"2.0","method":"ping"}', b'{"jsonrpc":"2.0","method":"no/such"}',
+    b'{"jsonrpc":"2.0","method":"tools/call","params":[1]}', b'{"method":"x"}',
+    b'{"jsonrpc":"1.0","method":"notifications/cancelled","params":"x"}',
+    b'{"jsonrpc":"2.0","method":"notifications/cancelled"}',
+    b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{}}}',
+    b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}',
+    b'{"jsonrpc":"2.0","id":5,"result":{}}', b'{"jsonrpc":"2.0","id":"x","error":{}}',
+    b'{"jsonrpc":"2.0","id":null,"error":null}', b'{"jsonrpc":"2.0","id":[],"result":1}',
+])
+def test_notifications_and_stray_responses_are_never_answered(line):
+    with Peer(Server("test")) as peer:
+        peer.send(line + b"\n")
+        peer.fence()
+
+
+def test_a_line_without_newline_at_the_end_of_input_is_served():
+    out = io.BytesIO()
+    Server("test").serve(io.BytesIO(b'{"jsonrpc":"2.0","id":1,"method":"ping"}'), out)
+    assert out.getvalue() == b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
+
+
+@posix
+def test_a_64_mb_line_is_refused_without_being_held():
+    script = """
+        import resource, mcp_server
+        mcp_server.run()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        print("peak", peak // (1024 if __import__("sys").platform == "darwin" else 1))
+        """
+    with Process(script) as peer:
+        for _ in range(64):
+            peer.send(b"x" * 2**20)
+        assert peer.ask(b"\n")["error"]["code"] == -32600
+        peer.fence()
+        code, rest, errors = peer.end()
+        assert (code, rest) == (0, [])
+        assert int(errors.split("peak")[1]) < 60 * 1024  # KiB: the limit is 16 MiB
+
+
+def test_the_line_limit_is_a_setting():
+    with Peer(Server("test", max_line=300)) as peer:
+        exact = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+        assert peer.ask(exact + b" " * (299 - len(exact)) + b"\n")["result"] == {}
+        assert peer.ask(exact + b" " * 300 + b"\n")["error"]["code"] == -32600
+        peer.fence()
+
+
+def test_decode_reads_back_what_encode_writes():
+    for message in (request(1, "ping", {"a": [1, None, "\ud800"]}), request("1", "x")):
+        back = mcp_server.decode(mcp_server.encode(message))
+        assert (back.id, back.method, back.params) == (
+            message["id"], message["method"], message.get("params", {}))
+
+
+def mutations(seed, count):
+    """Valid lines, damaged: flipped bits, cuts, swapped tokens."""
+    pick = random.Random(seed)
+    valid = [json.dumps(m).encode() for m in (
+        request(1, "ping"), request("a", "tools/list"), call(3, "echo", value="x"),
+        notification("notifications/cancelled", {"requestId": 3}), cancel("a"),
+        [request(4, "ping"), call(5, "echo", value={"a": [1, 2.5, None, True]})],
+        {"jsonrpc": "2.0", "id": 6, "result": {}}, request(7, "tools/call", {"name": 1}))]
+    for _ in range(count):
+        line = bytearray(pick.choice(valid))
+        for _ in range(pick.randint(0, 3)):
+            at = pick.randrange(len(line))
+            how = pick.randrange(4)
+            if how == 0:
+                line[at] ^= 1 << pick.randrange(8)
+            elif how == 1:
+                line = line[:at + 1]
+            elif how == 2:
+                token = pick.choice([b"null", b"true", b"[]", b"{}", b'"', b",", b"1e400",
+                                     b"\\ud800", b"\xff", b":", b"-"])
+                line[at:at + pick.randint(0, 4)] = token
+            else:
+                other = pick.choice(valid)
+                line = line[:at] + other[pick.randrange(len(other)):]
+        if not (b"[" in line and b"cancelled" in line):  # may be answered or not: both right
+            yield bytes(line).replace(b"\n", b" ")
+
+
+def answers_due(line):
+    """How many answers a line must get, by the rules alone; None where either is fine."""
+    try:
+        value = json.loads(line.decode("utf-8-sig"), parse_constant=lambda name: 1 / 0)
+    except (ValueError, ZeroDivisionError):
+        return 0 if not line.strip() else 1
+    if isinstance(value, list):
+        return 1 if not value or any(answer_due(entry) for entry in value) else 0
+    return 1 if answer_due(value) else 0
+
+
+def answer_due(entry):
+    if not isinstance(entry, dict):
+        return True
+    if "id" not in entry and isinstance(entry.get("method"), str):
+        return False  # a notification
+    return "method" in entry or not {"result", "error"} & set(entry)  # else a response
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_conversations_never_break_the_server(seed):
+    def echo(value: object = None) -> str:
+        return "ok"
+    server = Server("test")
+    server.register(echo, input_schema={"type": "object"}, name="echo")
+    with Peer(server) as peer:
+        for line in mutations(seed, 700):
+            due = answers_due(line)
+            peer.send(line + b"\n")
+            if due:
+                reply = peer.recv()
+                for message in reply if isinstance(reply, list) else [reply]:
+                    assert message["jsonrpc"] == "2.0" and "id" in message
+                    assert len({"result", "error"} & set(message)) == 1
+            else:
+                peer.fence()
+
+
+# ------------------------------------------------------------------------ batches
+
+
+def test_a_batch_is_answered_by_one_array():
+    def add(a: int, b: int) -> int:
+        return a + b
+    with Peer(tool_server(add)) as peer:
+        replies = peer.ask([call(1, "add", a=1, b=2), notification("x"), 5, {},
+                            request("1", "ping"), request(2, "no/such")])
+        assert {json.dumps(r["id"]): r.get("error", {}).get("code") for r in replies} == {
+            "1": None, '"1"': None, "null": -32600, "2": -32601}
+        assert len(replies) == 5
+
+
+def test_a_batch_of_notifications_is_not_answered():
+    with Peer(Server("test")) as peer:
+        peer.send([notification("x"), notification("notifications/cancelled")])
+        peer.send([{"jsonrpc": "2.0", "id": 1, "result": {}}])
+        peer.fence()
+
+
+def test_a_batch_before_the_handshake_is_answered_but_cannot_hold_it():
+    with Peer(Server("test"), shake=False) as peer:
+        first, second = peer.ask([request(1, "ping"), request(2, "initialize", HELLO)])
+        assert first["result"] == {} and second["error"]["code"] == -32600
+        peer.handshake()
+
+
+def test_batch_entries_run_at_the_same_time():
+    meeting = threading.Barrier(3)
+
+    def meet() -> str:
+        meeting.wait(BOUND)
+        return "met"
+    with Peer(tool_server(meet)) as peer:
+        replies = peer.ask([call(i, "meet") for i in range(3)])
+        assert [r["result"]["content"][0]["text"] for r in replies] == ["met"] * 3
+
+
+def test_a_cancelled_entry_is_left_out_of_the_array():
+    started = threading.Event()
+
+    def wait(ctx: Context) -> str:
+        started.set()
+        ctx.sleep(BOUND)
+        return "too late"
+    with Peer(tool_server(wait)) as peer:
+        peer.send([call(1, "wait"), request(2, "ping")])
+        assert started.wait(BOUND)
+        assert peer.ask(cancel(1)) == [{"jsonrpc": "2.0", "id": 2, "result": {}}]
+        started.clear()
+        peer.send([call(3, "wait")])
+        assert started.wait(BOUND)
+        peer.send(cancel(3))
+        peer.fence()
+
+
+def test_a_batch_of_10_000():
+    def double(n: int) -> int:
+        return 2 * n
+    with Peer(tool_server(double)) as peer:
+        replies = peer.ask([call(i, "double", n=i) for i in range(10_000)])
+        assert {r["id"]: int(r["result"]["content"][0]["text"]) for r in replies} == {
+            i: 2 * i for i in range(10_000)}
+
+
+def test_a_duplicate_id_is_refused_while_the_first_goes_on():
+    started, finish = threading.Event(), threading.Event()
+
+    def wait() -> str:
+        started.set()
+        finish.wait(BOUND)
+        return "done"
+    with Peer(tool_server(wait)) as peer:
+        peer.send(call(1, "wait"))
+        assert started.wait(BOUND)
+        assert peer.error(request(1, "ping"))["code"] == -32600
+        assert peer.result(request("1", "ping")) == {}  # another type, another id
+        finish.set()
+        assert peer.recv()["result"]["content"][0]["text"] == "done"
+        assert peer.result(request(1, "ping")) == {}
+
+
+# ------------------------------------------------------------------- cancellation
+
+
+def text_of(reply):
+    return reply["result"]["content"][0]["text"]
+
+
+def stoppable(how):
+    """A tool that runs for ever in one of the ways that must be stoppable."""
+    started, ended = threading.Event(), threading.Event()
+
+    def forever(ctx: Context) -> str:
+        started.set()
+        try:
+            if how == "sleeps":
+                ctx.sleep(1000)
+            while how == "looks":
+                ctx.check_cancelled()
+            if how == "runs a process":
+                ctx.run([sys.executable, "-c", "import time; time.sleep(1000)"])
+            while how == "spins":
+                pass
+            while how == "swallows":
+                try:
+                    while True:
+                        pass
+                except Exception:
+                    pass
+            return "never"
+        finally:
+            ended.set()
+    return forever, started, ended
+
+
+@interruptible
+@pytest.mark.parametrize("how", ["sleeps", "looks", "runs a process", "spins", "swallows"])
+def test_a_cancelled_call_stops_and_is_never_answered(how):
+    forever, started, ended = stoppable(how)
+
+    def quick() -> str:
+        return "quick"
+    with Peer(tool_server(forever, quick)) as peer:
+        peer.send(call(1, "forever"))
+        assert started.wait(BOUND)
+        peer.send(cancel("1"))  # another id
+        peer.fence()
+        assert not ended.is_set()
+        peer.send(cancel(1), cancel(1))
+        assert ended.wait(BOUND)
+        peer.fence()
+        assert peer.text(call(1, "quick")) == "quick"
+        peer.send(cancel(1))
+        peer.fence()
+
+
+@interruptible
+def test_an_async_tool_is_cancelled_as_a_task():
+    started, ended = threading.Event(), threading.Event()
+
+    async def forever(ctx: Context) -> str:
+        started.set()
+        try:
+            await ctx.sleep(1000)
+        finally:
+            ended.set()
+    with Peer(tool_server(forever)) as peer:
+        peer.send(call(1, "forever"))
+        assert started.wait(BOUND)
+        peer.send(cancel(1))
+        assert ended.wait(BOUND)
+        peer.fence()
+
+
+@posix
+def test_the_whole_process_tree_dies_with_the_call(tmp_path):
+    pids = tmp_path / "pids"
+    grandchild = "import os, time; print(os.getpid(), flush=True); time.sleep(1000)"
+    child = ("import os, subprocess, sys, time; print(os.getpid(), flush=True);"
+             f"subprocess.Popen([sys.executable, '-c', {grandchild!r}]); time.sleep(1000)")
+
+    def spawn(ctx: Context) -> str:
+        with open(pids, "w") as out:
+            ctx.run([sys.executable, "-c", child], stdout=out)
+        return "never"
+    with Peer(tool_server(spawn)) as peer:
+        peer.send(call(1, "spawn"))
+        wait_until(lambda: pids.exists() and pids.read_text().count("\n") == 2)
+        peer.send(cancel(1))
+        for pid in map(int, pids.read_text().split()):
+            wait_until(lambda: not is_running(pid))
+        peer.fence()
+
+
+def wait_until(condition):
+    """Poll for something that sends no signal, such as the death of a stranger."""
+    deadline = time.monotonic() + BOUND
+    while not condition():
+        assert time.monotonic() < deadline, "it never came true"
+        threading.Event().wait(0.005)
+
+
+def is_running(pid):
+    """Alive, and not merely a zombie that nobody has collected."""
+    try:
+        os.kill(pid, 0)
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+
+
+def test_ctx_run_captures_output_and_gives_the_child_no_stdin():
+    def run(ctx: Context) -> str:
+        done = ctx.run([sys.executable, "-c", "import sys; print(len(sys.stdin.read()));"
+                        "print('bad', file=sys.stderr); sys.exit(3)"])
+        return f"{done.returncode} {done.stdout.strip()} {done.stderr.strip()}"
+
+    def feed(ctx: Context) -> str:
+        return ctx.run([sys.executable, "-c", "print(input()[::-1])"], input="abc").stdout
+
+    def slow(ctx: Context) -> str:
+        ctx.run([sys.executable, "-c", "import time; time.sleep(1000)"], timeout=0.01)
+        return "never"
+    with Peer(tool_server(run, feed, slow)) as peer:
+        assert peer.text(call(1, "run")) == "3 0 bad"
+        assert peer.text(call(2, "feed")).strip() == "cba"
+        assert "TimeoutExpired" in peer.text(call(3, "slow"))
+
+
+@interruptible
+def test_a_race_between_finishing_and_cancelling_yields_one_answer_or_none():
+    hits = []
+
+    def quick(n: int) -> int:
+        for i in range(n):
+            pass
+        return n
+
+    def victim() -> str:
+        try:
+            return "fine"
+        except Cancelled:
+            hits.append(1)
+            raise
+    with Peer(tool_server(quick, victim)) as peer:
+        pick = random.Random(1)
+        for i in range(3000):
+            peer.send(call(i, "quick", n=pick.randrange(200)), cancel(i),
+                      call(f"v{i}", "victim"))
+            reply = peer.recv()
+            if reply["id"] == i:
+                assert text_of(reply).isdigit()
+                reply = peer.recv()
+            assert reply["id"] == f"v{i}" and text_of(reply) == "fine"
+        peer.fence()
+    assert not hits
+
+
+@interruptible
+def test_an_interrupt_never_hits_the_next_request_on_its_thread(monkeypatch):
+    monkeypatch.setattr(mcp_server, "GRACE", 0.0005)  # interrupts while the tool ends
+
+    def spin(until: float) -> str:
+        while time.monotonic() < until:
+            pass
+        return "ended"
+    with Peer(tool_server(spin)) as peer:
+        for i in range(300):
+            peer.send(call(i, "spin", until=time.monotonic() + 0.0008), cancel(i))
+            message = peer.ask(call(f"n{i}", "spin", until=0.0))
+            if message["id"] == i:  # it ended before the cancellation was read
+                message = peer.recv()
+            assert message["id"] == f"n{i}" and text_of(message) == "ended"
+
+
+def test_a_tool_stuck_in_a_c_call_is_abandoned_and_its_slot_replaced(monkeypatch):
+    monkeypatch.setattr(mcp_server, "GRACE", 0.01)
+    stuck, free = threading.Event(), threading.Lock()
+    free.acquire()
+
+    def hang() -> str:
+        stuck.set()
+        free.acquire()  # a C call that no exception can reach
+        return "late"
+
+    def quick() -> str:
+        return "quick"
+    for options in ({}, {"serial": True}):
+        stuck.clear()
+        server = Server("test", max_workers=1)
+        server.register(hang, **options)
+        server.register(quick, **options)
+        with Peer(server) as peer:
+            peer.send(call(1, "hang"))
+            assert stuck.wait(BOUND)
+            peer.send(cancel(1))
+            assert peer.text(call(2, "quick")) == "quick"
+            free.release()  # now it returns: nobody hears of it
+
+
+def test_time_outs_are_answered_as_errors_and_the_work_is_stopped():
+    ended = threading.Event()
+
+    def slow(ctx: Context) -> str:
+        try:
+            ctx.sleep(BOUND)
+            return "never"
+        finally:
+            ended.set()
+    server = Server("test", timeout=0.05)
+    server.register(slow)
+    server.register(slow, name="patient", timeout=BOUND)
+    with Peer(server) as peer:
+        peer.send(call(2, "patient"))
+        result = peer.result(call(1, "slow"))
+        assert result["isError"] and "timed out after 0.05 s" in result["content"][0]["text"]
+        assert ended.wait(BOUND)
+        peer.send(cancel(2))
+        peer.fence()
+
+
+# -------------------------------------------------------------------- never stuck
+
+
+def test_a_ping_is_answered_while_tools_run():
+    started, finish = threading.Semaphore(0), threading.Event()
+
+    def wait() -> str:
+        started.release()
+        finish.wait(BOUND)
+        return "done"
+    with Peer(tool_server(wait)) as peer:
+        for i in range(20):
+            peer.send(call(i, "wait"))
+            assert started.acquire(timeout=BOUND)
+            peer.fence()
+        finish.set()
+        assert {peer.recv()["id"] for i in range(20)} == set(range(20))
+
+
+@interruptible
+def test_a_ping_is_answered_while_a_tool_computes():
+    forever, started, ended = stoppable("spins")
+    with Peer(tool_server(forever)) as peer:
+        peer.send(call(1, "forever"))
+        assert started.wait(BOUND)
+        for _ in range(20):
+            peer.fence()
+        peer.send(cancel(1))
+        assert ended.wait(BOUND)
+
+
+def test_500_calls_run_at_once_and_the_threads_are_given_back():
+    meeting = threading.Barrier(500)
+
+    def meet() -> str:
+        meeting.wait(BOUND)
+        return "met"
+    with Peer(tool_server(meet)) as peer:
+        before = threading.active_count()
+        peer.send(*(call(i, "meet") for i in range(500)))
+        assert {peer.recv()["id"] for i in range(500)} == set(range(500))
+        wait_until(lambda: threading.active_count() <= before + mcp_server.SPARE_THREADS + 2)
+
+
+def test_max_workers_bounds_the_work_and_not_the_reading():
+    running, peak, finish = [], [], threading.Event()
+
+    def wait() -> str:
+        running.append(1)
+        peak.append(len(running))
+        finish.wait(BOUND)
+        running.pop()
+        return "done"
+    with Peer(tool_server(wait, max_workers=3)) as peer:
+        peer.send(*(call(i, "wait") for i in range(10)))
+        wait_until(lambda: len(running) == 3)
+        peer.fence()
+        peer.send(cancel(9))  # still in the queue: it never runs
+        peer.fence()
+        finish.set()
+        assert {peer.recv()["id"] for i in range(9)} == set(range(9))
+        assert max(peak) == 3 and len(peak) == 9
+
+
+def test_cancelled_calls_give_their_slots_back():
+    def wait(ctx: Context) -> str:
+        ctx.sleep(BOUND)
+        return "never"
+
+    def quick() -> str:
+        return "quick"
+    with Peer(tool_server(wait, quick, max_workers=2)) as peer:
+        for i in range(50):
+            peer.send(call(i, "wait"), cancel(i))
+        assert peer.text(call("q", "quick")) == "quick"
+
+
+def test_a_client_that_does_not_read_meets_back_pressure():
+    made = []
+
+    def big() -> str:
+        made.append(1)
+        return "x" * 100_000
+    with Peer(tool_server(big)) as peer:
+        writer = threading.Thread(target=peer.send, args=[
+            call(i, "big") for i in range(400)], daemon=True)
+        writer.start()
+        wait_until(lambda: made)
+        stays_below(lambda: len(made), 50)  # of 400: the rest waits for the client
+        assert sorted(peer.recv()["id"] for i in range(400)) == list(range(400))
+        writer.join(BOUND)
+
+
+def stays_below(count, limit):
+    """Look for as long as a busy machine would need to break the promise."""
+    for _ in range(100):
+        assert count() < limit
+        threading.Event().wait(0.002)
+
+
+SERVER_SCRIPT = """
+    import sys, os, threading, time, subprocess, atexit
+    from mcp_server import register, run, Context, Server
+    """
+
+
+def script(body):
+    return textwrap.dedent(SERVER_SCRIPT) + textwrap.dedent(body)
+
+
+@posix
+@pytest.mark.parametrize("stderr", ["full", "closed"])
+def test_a_full_or_closed_stderr_blocks_nothing(stderr):
+    read_end, write_end = os.pipe()
+    if stderr == "closed":
+        os.close(read_end)
+    body = script("""
+        @register
+        def noisy(n: int) -> int:
+            "Prints a lot."
+            print("x" * 20_000)
+            print("y" * 20_000, file=sys.stderr, flush=True)
+            if n % 5 == 0:
+                raise ValueError("boom " * 50)
+            return n
+        run()
+        """)
+    with Process(body, stderr=write_end, env={"LOG_LEVEL": "debug"}) as peer:
+        os.close(write_end)
+        for i in range(30):
+            reply = peer.ask(call(i, "noisy", n=i))
+            assert reply["id"] == i and reply["result"].get("isError", False) == (i % 5 == 0)
+        assert peer.end()[:2] == (0, [])
+    if stderr == "full":
+        os.close(read_end)
+
+
+# -------------------------------------------------------------- the streams are ours
+
+
+def test_stdout_carries_protocol_lines_only():
+    body = script("""
+        print("at import, unflushed")
+        atexit.register(lambda: print("at exit"))
+        atexit.register(lambda: os.write(1, b"raw at exit"))
+
+        @register
+        def noisy() -> str:
+            "Writes everywhere, reads everything."
+            print("unflushed")
+            print("flushed", flush=True)
+            os.write(1, b"raw\\n")
+            sys.__stdout__.write("original\\n")
+            subprocess.run([sys.executable, "-c", "print('child')"])
+            child = subprocess.run([sys.executable, "-c",
+                "import sys; print(repr(sys.stdin.read()), file=sys.stderr)"],
+                stderr=subprocess.PIPE)
+            threading.Thread(target=print, args=("thread",)).start()
+            try:
+                input()
+            except EOFError:
+                return f"input ended, child read {child.stderr.decode().strip()}"
+        run()
+        print("after run", flush=True)
+        """)
+    with Process(body) as peer:
+        assert peer.text(call(1, "noisy")) == "input ended, child read ''"
+        peer.fence()
+        code, rest, errors = peer.end()
+    assert (code, rest) == (0, [])
+    for word in ("at import", "unflushed", "flushed", "raw", "original", "child",
+                 "thread", "after run", "at exit", "raw at exit"):
+        assert word in errors
+
+
+def test_serve_gives_the_streams_back():
+    body = script("""
+        server = Server("test")
+        server.serve()
+        print("mine again", flush=True)
+        os.write(1, b"and raw\\n")
+        sys.exit(0 if sys.stdin.read() == "" else 1)
+        """)
+    with Process(body) as peer:
+        peer.close()
+        assert list(peer._lines) == [b"mine again", b"and raw"]
+        assert peer.process.wait(BOUND) == 0
+
+
+def test_serve_works_on_a_socket():
+    def add(a: int, b: int) -> int:
+        return a + b
+    here, there = socket.socketpair()
+    stream = there.makefile("rwb")
+    thread = threading.Thread(target=tool_server(add).serve, args=(stream, stream), daemon=True)
+    thread.start()
+    wire = Wire(here.fileno(), here.fileno())
+    wire.handshake()
+    assert wire.text(call(1, "add", a=1, b=2)) == "3"
+    here.shutdown(socket.SHUT_WR)
+    thread.join(BOUND)
+    assert not thread.is_alive()
+    stream.close(), here.close(), there.close()
+
+
+# ------------------------------------------------------------------------- ending
+
+
+def test_calls_written_just_before_the_end_are_all_answered():
+    body = script("""
+        @register
+        def add(a: int, b: int) -> int:
+            "Add."
+            return a + b
+        run()
+        """)
+    with Process(body) as peer:
+        peer.send(*(call(i, "add", a=i, b=1) for i in range(100)))
+        code, rest, errors = peer.end()
+        assert (code, errors) == (0, "")
+        assert {parse(line)["id"] for line in rest} == set(range(100))
+
+
+ENDINGS = {
+    "a tool in a C call": "time.sleep(1000)",
+    "a tool that spins": "while True: pass",
+    "a thread that is no daemon": "threading.Thread(target=time.sleep, args=(1000,)).start()",
+    "a child process": "ctx.run([sys.executable, '-c', 'import time; time.sleep(1000)'])",
+}
+
+
+def stuck_server(how):
+    return script(f"""
+        @register
+        def stick(ctx: Context) -> str:
+            "Does not end."
+            ctx._session.connection.notify("started")
+            {ENDINGS[how]}
+        run()
+        """)
+
+
+@pytest.mark.parametrize("how", ENDINGS)
+def test_the_end_of_input_ends_the_process_within_the_bound(how):
+    with Process(stuck_server(how)) as peer:
+        assert peer.ask(call(1, "stick"))["method"] == "started"
+        began = time.monotonic()
+        code, rest, errors = peer.end()
+        assert code == 0 and "Traceback" not in errors
+        assert time.monotonic() - began < 2  # the drain bound of DESIGN section 8
+
+
+@posix
+@pytest.mark.parametrize("busy", [False, True])
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_end_it_quietly(number, code, busy):
+    with Process(stuck_server("a tool in a C call")) as peer:
+        if busy:
+            assert peer.ask(call(1, "stick"))["method"] == "started"
+        peer.fence()
+        peer.process.send_signal(number)
+        assert peer.process.wait(BOUND) == code
+        assert peer.recv() is None
+        assert peer.process.stderr.read() == b""
+
+
+@posix
+def test_a_closed_stdout_ends_it_though_stdin_stays_open():
+    with Process(script("run()")) as peer:
+        peer.process.stdout.close()
+        assert peer.process.wait(BOUND) == 0
+        assert peer.process.stderr.read() == b""
+
+
+@posix
+def test_a_dead_parent_ends_it_though_stdin_stays_open():
+    """A wrapper starts the server and dies; this test still holds the server's stdin."""
+    wrapper = f"""
+        import subprocess, sys, os
+        child = subprocess.Popen([sys.executable, "-c", {script('run()')!r}])
+        sys.stderr.write(str(child.pid) + "\\n"); sys.stderr.flush()
+        os.read(int(sys.argv[1]), 1)
+        """
+    hold_read, hold_write = os.pipe()
+    os.set_inheritable(hold_read, True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(wrapper), str(hold_read)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+        env={**os.environ, "PYTHONPATH": HERE}, pass_fds=[hold_read])
+    server = int(process.stderr.readline())
+    wire = Wire(process.stdin.fileno(), process.stdout.fileno())
+    wire.handshake()
+    os.write(hold_write, b"x")
+    assert process.wait(BOUND) == 0
+    wait_until(lambda: not is_running(server))
+    assert wire.recv() is None
+    os.close(hold_read), os.close(hold_write)
+    for stream in (process.stdin, process.stdout, process.stderr):
+        stream.close()
+
+
+@posix
+def test_no_child_process_outlives_the_server(tmp_path):
+    body = script(f"""
+        @register
+        def spawn(ctx: Context) -> str:
+            "Runs a shell that runs a child."
+            ctx.run("echo $$ > {tmp_path}/pid; sleep 1000 & wait", shell=True)
+        run()
+        """)
+    for end in (lambda peer: peer.close(), lambda peer: peer.process.terminate()):
+        with Process(body) as peer:
+            peer.send(call(1, "spawn"))
+            wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+            pid = int((tmp_path / "pid").read_text())
+            end(peer)
+            assert peer.process.wait(BOUND) in (0, 143)
+            wait_until(lambda: not is_running(pid))
+            (tmp_path / "pid").unlink()
+
+
+# ------------------------------------------------------------------------ logging
+
+
+def test_a_healthy_run_writes_nothing_to_stderr():
+    body = script("""
+        @register
+        def add(a: int, b: int) -> int:
+            "Add."
+            return a + b
+        run()
+        """)
+    with Process(body, env={"LOG_LEVEL": ""}) as peer:
+        peer.result(request(1, "tools/list"))
+        assert peer.text(call(2, "add", a=1, b=2)) == "3"
+        peer.result(call(3, "add", a="x"))
+        assert peer.end() == (0, [], "")
+
+
+def test_log_level_debug_shows_what_happens_and_hides_secrets():
+    body = script("""
+        import logging
+        @register
+        def login(user: str, password: str, note: str = "") -> str:
+            "Log in."
+            return f"handlers: {len(logging.root.handlers)} level: {logging.root.level}"
+        run()
+        """)
+    with Process(body, env={"LOG_LEVEL": "debug"}) as peer:
+        text = peer.text(call(1, "login", user="ann", password="hunter2", note="n" * 5000))
+        assert text == "handlers: 0 level: 30"  # the host program's logging is its own
+        peer.result(call(2, "login", user=5, api_key="k-123"))
+        code, rest, errors = peer.end()
+    assert "tools/call" in errors and '"ann"' in errors and "***" in errors
+    assert "hunter2" not in errors and "k-123" not in errors
+    assert "n" * 1000 not in errors and "5,000 characters" in errors
+    assert re.search(r"tools/call id=1 took [\d.]+ ms", errors)
+    assert "arguments.user: expected string, got integer 5" in errors
+    assert len(re.findall(r"-> id=", errors)) >= 3
+
+
+# ---------------------------------------------------------------------- lifecycle
+
+
+def test_a_whole_conversation():
+    """https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle"""
+    def add(a: int, b: int) -> int:
+        """Add two integers."""
+        return a + b
+    with Peer(tool_server(add), shake=False) as peer:
+        peer.play("""
+            a client may probe a server that is not ready
+            --> {"jsonrpc":"2.0","id":1,"method":"ping"}
+            <-- {"jsonrpc":"2.0","id":1,"result":{}}
+            --> {"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
+            <-- {"jsonrpc":"2.0","id":2,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"test","version":"1"}}}
+            --> {"jsonrpc":"2.0","method":"notifications/initialized"}
+            --> {"jsonrpc":"2.0","id":"a","method":"tools/list"}
+            <-- {"jsonrpc":"2.0","id":"a","result":{"tools":[{"name":"add","description":"Add two integers.","inputSchema":{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"],"additionalProperties":false}}]}}
+            --> {"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"add","arguments":{"a":2,"b":3}}}
+            <-- {"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"5"}]}}
+            """)
+
+
+@pytest.mark.parametrize("asked, given", [
+    ("2024-11-05", "2024-11-05"), ("2025-03-26", "2025-03-26"),
+    ("2025-06-18", "2025-06-18"), ("2025-11-25", "2025-11-25"),
+    ("2026-07-28", "2025-11-25"), ("2099-01-01", "2025-11-25"), ("1.0", "2025-11-25"),
+    ("", "2025-11-25")])
+def test_a_known_version_is_kept_and_another_answered_with_the_newest(asked, given):
+    with Peer(Server("test"), version=asked) as peer:
+        assert peer.welcome["protocolVersion"] == given
+        assert peer.welcome["capabilities"] == {}
+
+
+def test_requests_in_the_wrong_state_are_refused_and_say_what_comes_first():
+    with Peer(Server("test"), shake=False) as peer:
+        error = peer.error(request(1, "tools/list"))
+        assert error["code"] == -32600 and "initialize" in error["message"]
+        assert peer.error(request(2, "no/such"))["code"] == -32601
+        peer.send(notification("notifications/initialized"))  # too early: ignored
+        assert peer.error(request(3, "tools/list"))["code"] == -32600
+        assert peer.error(request(4, "initialized"))["code"] == -32600
+        peer.result(request(5, "initialize", HELLO))
+        error = peer.error(request(6, "tools/list"))
+        assert error["code"] == -32600 and "notifications/initialized" in error["message"]
+        assert peer.result(request(7, "ping")) == {}
+        assert peer.error(request(8, "initialize", HELLO))["code"] == -32600
+        peer.send(notification("notifications/initialized"))
+        assert peer.result(request(9, "tools/list")) == {"tools": []}
+        assert peer.error(request(10, "initialize", HELLO))["code"] == -32600
+        assert peer.result(request(11, "tools/list")) == {"tools": []}
+
+
+@pytest.mark.parametrize("method", ["initialized", "notifications/initialized"])
+def test_initialized_with_an_id_is_accepted_and_answered(method):
+    with Peer(Server("test"), shake=False) as peer:
+        peer.result(request(1, "initialize", HELLO))
+        assert peer.result(request(2, method)) == {}
+        assert peer.result(request(3, "tools/list")) == {"tools": []}
+
+
+@pytest.mark.parametrize("params", [
+    {**HELLO, "protocolVersion": 1}, {**HELLO, "protocolVersion": None},
+    {**HELLO, "capabilities": []}, {**HELLO, "clientInfo": "me"}])
+def test_initialize_with_a_wrong_type_changes_nothing(params):
+    with Peer(Server("test"), shake=False) as peer:
+        assert peer.error(request(1, "initialize", params))["code"] == -32602
+        peer.handshake()
+
+
+def test_initialize_with_missing_fields_is_answered():
+    with Peer(Server("test"), shake=False) as peer:
+        assert peer.result(request(1, "initialize"))["protocolVersion"] == "2025-11-25"
+
+
+FIELDS = {  # what each revision may know of a tool and of the server
+    "2024-11-05": ({"name", "description", "inputSchema"}, {"name", "version"}),
+    "2025-03-26": ({"name", "description", "inputSchema", "annotations"},
+                   {"name", "version"}),
+    "2025-06-18": ({"name", "description", "inputSchema", "annotations", "title",
+                    "outputSchema", "_meta"}, {"name", "version", "title"}),
+    "2025-11-25": ({"name", "description", "inputSchema", "annotations", "title",
+                    "outputSchema", "_meta", "icons"},
+                   {"name", "version", "title", "description", "websiteUrl", "icons"}),
+}
+
+
+@pytest.mark.parametrize("version", FIELDS)
+def test_fields_that_a_revision_does_not_know_are_not_sent(version):
+    icons = [{"src": "https://example.com/i.png"}]
+    server = Server("test", "1", title="Test", description="A test", icons=icons,
+                    website_url="https://example.com", instructions="Be kind.")
+
+    @server.register(title="Both", annotations={"readOnlyHint": True}, icons=icons,
+                     meta={"example.com/x": 1}, output_schema={
+                         "type": "object", "properties": {"n": {"type": "integer"}}})
+    def structured() -> dict:
+        return {"n": 1}
+
+    @server.register
+    def media() -> list:
+        return [mcp_server.audio(b"abc", "audio/wav"), mcp_server.link("x://y", "y"),
+                mcp_server.text("t", _meta={"a": 1})]
+    with Peer(server, version=version) as peer:
+        tool_fields, server_fields = FIELDS[version]
+        assert set(peer.welcome["serverInfo"]) == server_fields
+        assert peer.welcome["instructions"] == "Be kind."
+        assert set(peer.result(request(1, "tools/list"))["tools"][0]) == tool_fields
+        result = peer.result(call(2, "structured"))
+        assert json.loads(result["content"][0]["text"]) == {"n": 1}
+        assert ("structuredContent" in result) == (version >= "2025-06-18")
+        blocks = peer.result(call(3, "media"))["content"]
+        assert [block["type"] for block in blocks] == [
+            "audio" if version >= "2025-03-26" else "resource",
+            "resource_link" if version >= "2025-06-18" else "text", "text"]
+        assert ("_meta" in blocks[2]) == (version >= "2025-06-18")
+
+
+# -------------------------------------------------------------------------- tools
+
+
+def test_register_works_bare_called_named_as_a_call_and_on_methods():
+    server = Server("test")
+
+    class Shop:
+        def price(self, item: str) -> str:
+            """What it costs."""
+            return f"{item}: 3"
+
+    @server.register
+    def bare() -> str:
+        return "bare"
+
+    @server.register()
+    def called() -> str:
+        return "called"
+
+    @server.tool(name="other-name", description="Does it.", title="T")
+    def named() -> str:
+        return "named"
+
+    def plain_function() -> str:
+        return "plain"
+    shop = Shop()
+    assert server.register(plain_function) is plain_function
+    assert server.register(shop.price) == shop.price
+    assert bare() == "bare" and called() == "called" and named() == "named"
+    assert [server.call(name)["content"][0]["text"] for name in (
+        "bare", "called", "other-name", "plain_function")] == [
+        "bare", "called", "named", "plain"]
+    assert server.call("price", item="tea")["content"][0]["text"] == "tea: 3"
+
+
+def tool_names(peer):
+    return [tool["name"] for tool in peer.result(request("list", "tools/list"))["tools"]]
+
+
+def test_the_default_server_is_behind_the_module_functions():
+    assert mcp_server.register.__self__ is mcp_server.run.__self__
+    assert isinstance(mcp_server.register.__self__, Server)
+
+
+BAD_REGISTRATIONS = [  # (name, what is done, what the message must say)
+    ("spaces", lambda s: s.register(lambda: 1, name="my tool"), "name='my_tool'"),
+    ("lambda", lambda s: s.register(lambda: 1), "name='lambda'"),
+    ("too long", lambda s: s.register(lambda: 1, name="x" * 65), "1 to 64"),
+    ("dots", lambda s: s.register(lambda: 1, name="a.b"), "name='a_b'"),
+    ("empty prefix result", lambda s: s.include(tool_server(ok), prefix="a "), "a_ok"),
+    ("duplicate", lambda s: (s.register(ok), s.register(ok)), "unregister('ok')"),
+    ("not callable", lambda s: s.register("sum"), '@register(name="...")'),
+    ("no hint", lambda s: s.register(no_hint), "x"),
+    ("star args", lambda s: s.register(star_args), "args"),
+    ("bad default", lambda s: s.register(bad_default), "None"),
+    ("unknown class", lambda s: s.register(unknown_class), "x"),
+    ("root not an object", lambda s: s.register(ok, input_schema={"type": "array"}),
+     '"type": "object"'),
+    ("other dialect", lambda s: s.register(ok, input_schema={
+        "type": "object", "$schema": "http://json-schema.org/draft-04/schema#"}), "draft-04"),
+    ("dangling $ref", lambda s: s.register(ok, input_schema={
+        "type": "object", "properties": {"a": {"$ref": "#/$defs/no"}}}), "#/$defs/no"),
+    ("bad pattern", lambda s: s.register(ok, input_schema={
+        "type": "object", "properties": {"a": {"pattern": "("}}}), "pattern"),
+    ("meta not JSON", lambda s: s.register(ok, meta={"a": object()}), "plain JSON"),
+    ("unregister unknown", lambda s: s.unregister("nope"), "nope"),
+]
+
+
+def ok() -> str:
+    return "ok"
+
+
+def no_hint(x):
+    return x
+
+
+def star_args(*args: int) -> str:
+    return ""
+
+
+def bad_default(x: list = [object()]) -> str:  # noqa
+    return ""
+
+
+def unknown_class(x: threading.Thread) -> str:
+    return ""
+
+
+@pytest.mark.parametrize("act, hint", [row[1:] for row in BAD_REGISTRATIONS],
+                         ids=[row[0] for row in BAD_REGISTRATIONS])
+def test_a_bad_registration_is_refused_with_the_way_out(act, hint):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        act(Server("test"))
+    assert hint in str(caught.value)
+
+
+def test_changes_while_serving_are_announced_and_listed():
+    server = tool_server(ok)
+    other = tool_server(ok)
+
+    @other.register
+    def more() -> str:
+        return "more"
+    with Peer(server) as peer:
+        changed = notification("notifications/tools/list_changed")
+        peer.fence()  # it has read notifications/initialized
+        server.register(ok, name="again")
+        assert peer.recv() == changed
+        assert tool_names(peer) == ["ok", "again"]
+        server.unregister("ok")
+        assert peer.recv() == changed
+        server.include(other, prefix="x_")
+        assert peer.recv() == changed and peer.recv() == changed
+        assert tool_names(peer) == ["again", "x_ok", "x_more"]
+        assert peer.text(call(1, "x_more")) == "more"
+        assert peer.error(call(2, "ok")) == {
+            "code": -32602, "message": "Unknown tool: ok",
+            "data": {"availableTools": ["again", "x_ok", "x_more"]}}
+
+
+def test_lists_are_paged_and_cursors_survive_changes():
+    server = Server("test", page_size=2)
+    for name in "abcde":
+        server.register(ok, name=name)
+    with Peer(server) as peer:
+        page = peer.result(request(1, "tools/list"))
+        assert [tool["name"] for tool in page["tools"]] == ["a", "b"]
+        server.unregister("a")
+        peer.recv()
+        page = peer.result(request(2, "tools/list", {"cursor": page["nextCursor"]}))
+        assert [tool["name"] for tool in page["tools"]] == ["c", "d"]
+        server.unregister("d")  # the very entry that the cursor names
+        peer.recv()
+        page = peer.result(request(3, "tools/list", {"cursor": page["nextCursor"]}))
+        assert [tool["name"] for tool in page["tools"]] == [] and "nextCursor" not in page
+        for bad in ("", "x", "bnVsbA==", "e30=", "\ud800", "éé", 5, None, {}):
+            assert peer.error(request(4, "tools/list", {"cursor": bad}))["code"] == -32602
+
+
+@pytest.mark.parametrize("params", [
+    {}, {"name": 5}, {"name": "ok", "arguments": []}, {"name": "ok", "arguments": "{}"},
+    {"name": "nope"}, {"name": None}])
+def test_a_malformed_tools_call_is_invalid_params(params):
+    with Peer(tool_server(ok)) as peer:
+        assert peer.error(request(1, "tools/call", params))["code"] == -32602
+        assert peer.result(request(2, "tools/call", {"name": "ok"}))["content"]
+
+
+@pytest.mark.parametrize("version", mcp_server.PROTOCOL_VERSIONS)
+def test_arguments_are_checked_before_the_tool_runs(version):
+    ran = []
+
+    def search(query: str, limit: int = 10) -> str:
+        ran.append(query)
+        return query
+    with Peer(tool_server(search), version=version) as peer:
+        reply = peer.ask(call(1, "search", limit="ten", qery="x"))
+        if version < "2025-11-25":
+            assert reply["error"]["code"] == -32602
+            message = reply["error"]["message"]
+        else:
+            assert reply["result"]["isError"]
+            message = text_of(reply)
+        for part in ("arguments.limit: expected integer, got string \"ten\"", "query", "qery"):
+            assert part in message
+        assert not ran
+
+
+RETURNS = [  # (name, what the tool returns, the content that arrives)
+    ("str", "hé", [{"type": "text", "text": "hé"}]),
+    ("empty", "", [{"type": "text", "text": ""}]),
+    ("None", None, []),
+    ("int", 5, [{"type": "text", "text": "5"}]),
+    ("bool", True, [{"type": "text", "text": "true"}]),
+    ("float", 1.5, [{"type": "text", "text": "1.5"}]),
+    ("NaN", float("nan"), [{"type": "text", "text": "null"}]),
+    ("dict", {"a": [1, "é"]}, [{"type": "text", "text": '{"a": [1, "é"]}'}]),
+    ("nested NaN", [float("inf"), 1], [{"type": "text", "text": "[null, 1]"}]),
+    ("list of str", ["a", "b"], [{"type": "text", "text": '["a", "b"]'}]),
+    ("surrogate", "\ud800x", [{"type": "text", "text": "\ud800x"}]),
+    ("text bytes", b"hi", [{"type": "text", "text": "hi"}]),
+    ("png bytes", b"\x89PNG1", [{"type": "image", "data": "iVBORzE=",
+                                 "mimeType": "image/png"}]),
+    ("other bytes", b"\xff\x00", [{"type": "resource", "resource": {
+        "uri": "data:result", "mimeType": "application/octet-stream", "blob": "/wA="}}]),
+    ("block", mcp_server.text("t"), [{"type": "text", "text": "t"}]),
+    ("image", mcp_server.image(b"\x01", "image/gif"), [
+        {"type": "image", "data": "AQ==", "mimeType": "image/gif"}]),
+    ("base64", mcp_server.audio("AQ==", "audio/wav"), [
+        {"type": "audio", "data": "AQ==", "mimeType": "audio/wav"}]),
+    ("mix", ["a", mcp_server.embedded("x://y", "t", "text/plain"), 3], [
+        {"type": "text", "text": "a"},
+        {"type": "resource", "resource": {"uri": "x://y", "mimeType": "text/plain",
+                                          "text": "t"}},
+        {"type": "text", "text": "3"}]),
+    ("link", mcp_server.link("x://y", "y", size=3), [
+        {"type": "resource_link", "uri": "x://y", "name": "y", "size": 3}]),
+]
+
+
+@pytest.mark.parametrize("value, content", [row[1:] for row in RETURNS],
+                         ids=[row[0] for row in RETURNS])
+def test_what_a_tool_returns_becomes_content(value, content):
+    def give() -> object:
+        return value
+    server = Server("test")
+    server.register(give)
+    with Peer(server) as peer:
+        assert peer.result(call(1, "give")) == {"content": content}
+
+
+def test_python_objects_become_json():
+    import dataclasses
+    import datetime
+    import decimal
+    import enum
+    import pathlib
+    import uuid
+
+    class Color(enum.Enum):
+        RED = "red"
+
+    @dataclasses.dataclass
+    class Point:
+        x: int
+        when: datetime.date
+
+    class Scalar:  # as numpy has them
+        def tolist(self):
+            return 2.5
+
+    class Plot:  # as matplotlib has them
+        def savefig(self, file, format):
+            file.write(b"\x89PNG")
+    zero = uuid.UUID(int=0)
+    assert mcp_server.plain({
+        "p": Point(1, datetime.date(2026, 1, 2)), Color.RED: {3, 1}, 5: (1, 2),
+        "path": pathlib.PurePosixPath("a/b"), "d": decimal.Decimal("1.10"), "u": zero,
+        "t": datetime.timedelta(seconds=90), "n": Scalar(), "b": b"\x01"}) == {
+        "p": {"x": 1, "when": "2026-01-02"}, "red": [1, 3], "5": [1, 2], "path": "a/b",
+        "d": "1.10", "u": str(zero), "t": 90.0, "n": 2.5, "b": "AQ=="}
+    assert mcp_server.blocks_of(Plot()) == [mcp_server.image(b"\x89PNG")]
+
+
+def test_structured_output_comes_from_a_dataclass_or_a_schema():
+    import dataclasses
+
+    @dataclasses.dataclass
+    class Weather:
+        city: str
+        degrees: float
+
+    def weather(city: str) -> Weather:
+        return Weather(city, 21.5)
+
+    def broken() -> dict:
+        return {"n": "x"}
+    server = tool_server(weather)
+    server.register(broken, output_schema={"type": "object", "properties": {
+        "n": {"type": "integer"}}})
+    with Peer(server) as peer:
+        listed = peer.result(request(1, "tools/list"))["tools"]
+        assert listed[0]["outputSchema"]["required"] == ["city", "degrees"]
+        result = peer.result(call(2, "weather", city="Oslo"))
+        assert result["structuredContent"] == {"city": "Oslo", "degrees": 21.5}
+        assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
+        result = peer.result(call(3, "broken"))
+        assert result["isError"] and "result.n: expected integer" in result["content"][0]["text"]
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+def recurse():
+    recurse()
+
+
+def raiser(error):
+    def act():
+        raise error
+    return act
+
+
+OUTCOMES = [  # (name, what the tool does, what the client must read)
+    ("ValueError", raiser(ValueError("no such city")), "ValueError: no such city"),
+    ("SystemExit", raiser(SystemExit(3)), "SystemExit: 3"),
+    ("KeyboardInterrupt", raiser(KeyboardInterrupt()), "KeyboardInterrupt"),
+    ("GeneratorExit", raiser(GeneratorExit()), "GeneratorExit"),
+    ("MemoryError", raiser(MemoryError()), "MemoryError"),
+    ("RecursionError", recurse, "RecursionError"),
+    ("Cancelled by itself", raiser(Cancelled()), "Cancelled"),
+    ("StopIteration", raiser(StopIteration()), "StopIteration"),
+    ("unprintable", raiser(Unprintable()), "Unprintable"),
+    ("ToolError", raiser(ToolError("Say please.")), "Say please."),
+    ("unserialisable", lambda: threading.Lock(), "cannot be sent as JSON"),
+    ("sys.exit", lambda: sys.exit("bye"), "bye"),
+]
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["def", "async def"])
+@pytest.mark.parametrize("act, says", [row[1:] for row in OUTCOMES],
+                         ids=[row[0] for row in OUTCOMES])
+def test_every_failure_is_answered_with_a_sentence(act, says, is_async, capfd):
+    def tool() -> str:
+        return act()
+
+    async def async_tool() -> str:
+        return act()
+    with Peer(tool_server(tool, async_tool)) as peer:
+        result = peer.result(call(1, "async_tool" if is_async else "tool"))
+        assert result["isError"] and says in result["content"][0]["text"]
+        assert "Traceback" not in result["content"][0]["text"]
+        peer.fence()
+    assert ("Traceback" in capfd.readouterr().err) == (says != "Say please.")
+
+
+def test_an_rpc_error_is_a_protocol_error():
+    def tool() -> str:
+        raise RpcError(-32099, "Not today", {"retry": True})
+
+    def odd() -> str:
+        raise RpcError(-32099, "Odd", {"x": object()})
+    with Peer(tool_server(tool, odd)) as peer:
+        assert peer.error(call(1, "tool")) == {
+            "code": -32099, "message": "Not today", "data": {"retry": True}}
+        assert peer.error(call(2, "odd"))["code"] == -32603
+
+
+def test_big_deep_and_circular_values_are_answered():
+    def big() -> str:
+        return "é" * 10_000_000
+
+    def deep() -> object:
+        value = []
+        for _ in range(100_000):
+            value = [value]
+        return value
+
+    def circular() -> object:
+        value = {}
+        value["self"] = value
+        return value
+    with Peer(tool_server(big, deep, circular)) as peer:
+        assert len(peer.text(call(1, "big"))) == 10_000_000
+        assert peer.result(call(2, "deep"))["isError"]
+        assert peer.result(call(3, "circular"))["isError"]
+        peer.fence()
+
+
+def test_masked_errors_carry_a_reference_that_is_in_the_log(capfd):
+    def leak() -> str:
+        raise ValueError("password is hunter2")
+    with Peer(tool_server(leak, mask_errors=True)) as peer:
+        text = peer.text(call(1, "leak"))
+        assert "hunter2" not in text
+        reference = re.search(r"reference (\w+)", text).group(1)
+    errors = capfd.readouterr().err
+    assert reference in errors and "hunter2" in errors
+
+
+def test_serial_tools_share_one_thread_and_others_do_not_wait():
+    seen, entered, finish = [], threading.Event(), threading.Event()
+    server = Server("test")
+
+    @server.register(serial=True)
+    def first() -> str:
+        seen.append(threading.get_ident())
+        entered.set()
+        finish.wait(BOUND)
+        return "first"
+
+    @server.register(serial=True)
+    def second() -> str:
+        seen.append(threading.get_ident())
+        return "second"
+    server.register(ok)
+    with Peer(server) as peer:
+        peer.send(call(1, "first"), call(2, "second"))
+        assert entered.wait(BOUND)
+        assert peer.text(call(3, "ok")) == "ok"
+        finish.set()
+        assert [text_of(peer.recv()) for _ in range(2)] == ["first", "second"]
+    assert len(seen) == 2 and len(set(seen)) == 1
+
+
+def test_async_tools_run_on_one_loop_at_the_same_time():
+    import asyncio
+    meeting = []
+
+    async def meet(n: int, ctx: Context) -> str:
+        meeting.append(asyncio.get_running_loop())
+        while len(meeting) < 10:
+            await ctx.sleep(0.001)
+        done = await ctx.run([sys.executable, "-c", "print(6 * 7)"]) if n == 0 else None
+        return done.stdout.strip() if done else "met"
+    with Peer(tool_server(meet)) as peer:
+        peer.send(*(call(i, "meet", n=i) for i in range(10)))
+        replies = {reply["id"]: text_of(reply) for reply in (peer.recv() for _ in range(10))}
+    assert replies == {0: "42", **{i: "met" for i in range(1, 10)}}
+    assert len(set(meeting)) == 1
+
+
+def test_the_context_knows_the_request_and_the_client():
+    def who(ctx: Context) -> dict:
+        return {"id": ctx.request_id, "version": ctx.protocol_version, "meta": ctx.meta,
+                "client": ctx.client_info["name"], "can": ctx.client_capabilities,
+                "cancelled": ctx.cancelled}
+    with Peer(tool_server(who), version="2025-06-18", sampling={}) as peer:
+        assert "ctx" not in json.dumps(peer.result(request(0, "tools/list")))
+        message = call("x", "who")
+        message["params"]["_meta"] = {"trace": 1}
+        assert json.loads(peer.text(message)) == {
+            "id": "x", "version": "2025-06-18", "meta": {"trace": 1}, "client": "test",
+            "can": {"sampling": {}}, "cancelled": False}
+
+
+def test_coerce_and_allow_extra_are_settings_of_a_tool_or_the_server():
+    def double(n: int) -> int:
+        return 2 * n
+    server = tool_server(double)
+    server.register(double, name="coerced", coerce=True)
+    server.register(double, name="extra", allow_extra=True)
+    with Peer(server) as peer:
+        assert peer.result(call(1, "double", n="4"))["isError"]
+        assert peer.text(call(2, "coerced", n="4")) == "8"
+        assert peer.result(call(3, "double", n=4, m=5))["isError"]
+        assert peer.text(call(4, "extra", n=4, m=5)) == "8"
+    assert text_of({"result": tool_server(double, coerce=True).call("double", n="4")}) == "8"
+
+
+# ----------------------------------------------------- a server without a connection
+
+
+def test_handle_takes_one_message_and_returns_its_response():
+    server = tool_server(ok)
+    assert server.handle(request(1, "ping")) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert server.handle(request(2, "tools/list"))["error"]["code"] == -32600
+    assert server.handle(request(3, "initialize", HELLO))["result"]["serverInfo"]
+    assert server.handle(notification("notifications/initialized")) is None
+    assert text_of(server.handle(call(4, "ok"))) == "ok"
+    assert server.handle(5)["error"]["code"] == -32600
+    assert server.handle([])["error"]["code"] == -32600
+    assert server.handle([notification("x")]) is None
+    assert [r["id"] for r in server.handle([request(6, "ping"), call(7, "ok")])] == [6, 7]
+    assert server.handle({"jsonrpc": "2.0", "id": 1, "result": {}}) is None
+
+
+def test_call_tries_a_tool_through_the_whole_path():
+    def greet(name: str, ctx: Context) -> str:
+        return f"Hello {name}, {ctx.client_info['name']} calls"
+    server = tool_server(greet)
+    assert server.call("greet", name="Ann") == {
+        "content": [{"type": "text", "text": "Hello Ann, call calls"}]}
+    assert server.call("greet", name=5)["isError"]
+    with pytest.raises(RpcError, match="Unknown tool: nope"):
+        server.call("nope")
+
+
+# -------------------------------------------------------------- promises, by number
+# DESIGN section 6.  1, 2, 3, 4 and 6 are proven above; here is what they leave.
+
+
+def test_promise_5_importing_does_nothing():
+    body = """
+        import sys, threading, logging
+        before = (threading.active_count(), list(logging.root.handlers), sys.stdin,
+                  sys.stdout, set(sys.modules))
+        import mcp_server
+        after = (threading.active_count(), list(logging.root.handlers), sys.stdin, sys.stdout)
+        assert before[:4] == after
+        heavy = {"inspect", "typing", "asyncio", "argparse", "subprocess", "dataclasses",
+                 "ctypes", "traceback", "base64", "hmac", "select", "signal"}
+        assert not heavy & (set(sys.modules) - before[4]), heavy & set(sys.modules)
+        """
+    done = subprocess.run([sys.executable, "-S", "-c", textwrap.dedent(body)], cwd=HERE,
+                          env={**os.environ, "PYTHONPATH": HERE}, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def source(name="mcp_server.py"):
+    with open(os.path.join(HERE, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def test_the_source_uses_only_the_standard_library():
+    import ast
+    names = getattr(sys, "stdlib_module_names", None) or pytest.skip("needs Python 3.10")
+    for node in ast.walk(ast.parse(source())):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            modules = [alias.name for alias in node.names]
+            if isinstance(node, ast.ImportFrom):
+                modules = [node.module]
+            assert {module.partition(".")[0] for module in modules} <= set(names)
+
+
+def test_the_source_can_be_read_from_the_top():
+    """A body uses only names that are defined above it (annotations excepted)."""
+    import symtable
+    text = source()
+    table = symtable.symtable(text, "mcp_server.py", "exec")
+    defined = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        match = re.match(r"(?:class|def) (\w+)|(\w[\w, ]*) = ", line)
+        for name in re.split(r", ?", match.group(1) or match.group(2)) if match else ():
+            defined.setdefault(name, number)
+
+    def check(scope, top):
+        for symbol in scope.get_symbols():
+            name = symbol.get_name()
+            if symbol.is_global() and symbol.is_referenced() and name in defined:
+                if name != top[0] and name not in ALLOWED_BELOW:
+                    assert defined[name] <= top[1], (
+                        f"{scope.get_name()} (line {scope.get_lineno()}) uses {name}, "
+                        f"which is defined below, in line {defined[name]}")
+        for child in scope.get_children():
+            check(child, top)
+    for child in table.get_children():
+        if child.get_type() in ("function", "class"):
+            check(child, (child.get_name(), child.get_lineno() + 10_000
+                          if child.get_name() == "main" else child.get_lineno()))
+
+
+ALLOWED_BELOW = set()
+
+
+def test_the_contents_list_names_the_sections():
+    text = source()
+    listed = re.findall(r"^ {4,5}(\d+)  (\w[\w /]*?)  ", mcp_server.__doc__, re.M)
+    banners = re.findall(r"^# (\d+)\. ([\w /]+?)(?::|$)", text, re.M)
+    assert listed == banners
+
+
+def test_every_public_name_exists():
+    for name in mcp_server.__all__:
+        assert hasattr(mcp_server, name), name
+
+
+def test_every_method_of_the_table_occurs_in_a_conversation():
+    tests = source("test_mcp_server.py")
+    for method in mcp_server.METHODS:
+        assert f'"{method}"' in tests, method
