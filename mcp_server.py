@@ -31,8 +31,8 @@ read from the top; Part II can be skipped the first time.
      7  Connection      message -> request -> answer
     Part II   JSON
      8  Values          Python -> JSON
-     9  Hints           type -> schema, JSON -> Python
-    10  Validation      value, schema -> problems
+     9  Validation      value, schema -> problems
+    10  Hints           type -> schema, JSON -> Python
     Part III  MCP
     11  Content         what a handler returned -> what the client reads
     12  Context         what a handler may ask of us
@@ -105,7 +105,6 @@ LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert"
               "emergency")
 SECRET = re.compile(r"(?i)passw|secret|credential|api_?key|authori[sz]|^(?!progress).*token")
 
-
 def redact(value, room=200):
     """A copy for human eyes: {"password": "x"} -> {"password": "***"}, long text cut."""
     if isinstance(value, dict):
@@ -117,7 +116,6 @@ def redact(value, room=200):
         return f"{value[:room]}... ({len(value):,} characters)"
     return value
 
-
 class Log:
     """Lines on stderr.  By default only what went wrong; LOG_LEVEL=debug shows all."""
 
@@ -128,10 +126,8 @@ class Log:
         level = (level or os.environ.get("LOG_LEVEL") or "error").strip().lower()
         cls.threshold = LOG_LEVELS.index(level if level in LOG_LEVELS else "error")
 
-
 def debugging():
     return Log.threshold == 0
-
 
 def log(level, message, detail=None):
     """One line on stderr, if the level is asked for.  A broken stderr is ignored."""
@@ -149,12 +145,10 @@ def log(level, message, detail=None):
     except (OSError, ValueError):
         pass
 
-
 def log_traceback(message):
     """The exception being handled, whole, on stderr: the client only gets a sentence."""
     import traceback
     log("error", message + "\n" + traceback.format_exc().rstrip())
-
 
 def describe(error):
     """ZeroDivisionError("division by zero") -> "ZeroDivisionError: division by zero"."""
@@ -162,7 +156,6 @@ def describe(error):
         return f"{type(error).__name__}: {error}".rstrip(": ")[:2000]
     except Exception:  # an error whose own __str__ fails
         return type(error).__name__
-
 
 # ----------------------------------------------------------------------------------
 # 2. Failures
@@ -172,7 +165,6 @@ def describe(error):
 #     ToolError, any other    a *result* with isError: the model reads it and reacts
 #     Cancelled               nothing: it said that it no longer wants an answer
 # ----------------------------------------------------------------------------------
-
 
 class RpcError(Exception):
     """A request that cannot be served: answered as a JSON-RPC error."""
@@ -185,16 +177,13 @@ class RpcError(Exception):
         error = {"code": self.code, "message": self.message}
         return error if self.data is None else {**error, "data": self.data}
 
-
 class ToolError(Exception):
     """A tool that cannot do what was asked, with a sentence that the model reads."""
-
 
 class Cancelled(BaseException):
     """The client gave up on this request.
 
     Not an Exception, so that `except Exception` in a tool does not swallow it."""
-
 
 # ==================================================================================
 # Part I.  A JSON-RPC peer.  It knows nothing of MCP.
@@ -203,7 +192,6 @@ class Cancelled(BaseException):
 # ----------------------------------------------------------------------------------
 # 3. Lines: bytes <-> line
 # ----------------------------------------------------------------------------------
-
 
 class LineReader:
     """Lines from a binary stream, none longer than `limit`."""
@@ -226,7 +214,6 @@ class LineReader:
             size += len(line)
         raise RpcError(INVALID_REQUEST, f"Message too long: expected at most "
                        f"{self._limit:,} bytes on one line, got {size:,}")
-
 
 class LineWriter:
     """Whole lines to a binary stream, from any thread."""
@@ -255,11 +242,9 @@ class LineWriter:
         with self._lock:
             pass
 
-
 # ----------------------------------------------------------------------------------
 # 4. Messages: line <-> message
 # ----------------------------------------------------------------------------------
-
 
 class Request:
     """{"jsonrpc": "2.0", "id": 1, "method": "ping"}: wants an answer with its id."""
@@ -267,13 +252,11 @@ class Request:
     def __init__(self, id, method, params):
         self.id, self.method, self.params = id, method, params
 
-
 class Notification:
     """{"jsonrpc": "2.0", "method": "..."}: has no id and is never answered."""
 
     def __init__(self, method, params):
         self.method, self.params = method, params
-
 
 class Response:
     """{"jsonrpc": "2.0", "id": 1, "result": {}}: the answer to a question of ours."""
@@ -281,20 +264,17 @@ class Response:
     def __init__(self, id, result, error):
         self.id, self.result, self.error = id, result, error
 
-
 class Malformed:
     """Anything else: answered with `error`, under its id if one could be read."""
 
     def __init__(self, id, error):
         self.id, self.error = id, error
 
-
 def is_id(value):
     """Ids are strings and finite numbers; true is no number, null is no id."""
     if isinstance(value, float):
         return abs(value) < FOREVER
     return isinstance(value, (str, int)) and not isinstance(value, bool)
-
 
 def message_of(envelope):
     """{"jsonrpc": "2.0", "id": 1, "method": "ping"} -> Request(1, "ping", {})."""
@@ -321,15 +301,12 @@ def message_of(envelope):
     return Malformed(id, RpcError(
         code, f"params: expected an object, got {type(params).__name__}"))
 
-
 def refuse_constant(name):
     raise ValueError(f"{name} is not JSON")
-
 
 DECODER = json.JSONDecoder(parse_constant=refuse_constant)
 # subtle: ASCII output.  A lone surrogate in a tool's text would make UTF-8 fail here.
 ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
-
 
 def decode(line):
     """One line -> one message, or a list of them for a batch.  Never raises.
@@ -356,11 +333,9 @@ def decode(line):
         return Malformed(None, RpcError(INVALID_REQUEST, "Empty batch: nothing to do"))
     return Malformed(None, RpcError(PARSE_ERROR, f"Parse error: {problem}"))
 
-
 def encode(message):
     """{"jsonrpc": "2.0", "id": 1, "result": {}} -> the line that goes out."""
     return ENCODER.encode(message).encode() + b"\n"
-
 
 # ----------------------------------------------------------------------------------
 # 5. Calls: a request in flight, and how it is stopped
@@ -373,7 +348,6 @@ def encode(message):
 
 WAITING, RUNNING, OVER, ABANDONED = "waiting", "running", "over", "abandoned"
 
-
 def raise_in_thread(thread, exception):
     """Raise in another thread at its next bytecode; None takes back what is pending.
 
@@ -384,7 +358,6 @@ def raise_in_thread(thread, exception):
         return
     pythonapi.PyThreadState_SetAsyncExc(
         c_ulong(thread), py_object(exception) if exception else None)
-
 
 class Call:
     """A request between its arrival and its answer."""
@@ -448,7 +421,6 @@ class Call:
             except Cancelled:
                 continue
 
-
 # ----------------------------------------------------------------------------------
 # 6. Crew: the threads that read and run
 #
@@ -462,7 +434,6 @@ class Call:
 # After such a look the crew hurries: as long as more calls begin than end, whoever
 # begins one first passes on what else there is to do.
 # ----------------------------------------------------------------------------------
-
 
 class Crew:
     """Runs what `read` brings in on daemon threads, as few as will do.
@@ -611,7 +582,6 @@ class Crew:
             self._foreman.acquire(timeout=-1 if pause == FOREVER else max(pause, 0))
             self._foreman_parked = False
 
-
 class SerialLane:
     """One long-lived thread for the tools whose state belongs to a thread."""
 
@@ -632,13 +602,11 @@ class SerialLane:
         while not self._jobs.get()():  # a job that was given up ends its thread
             pass
 
-
 # ----------------------------------------------------------------------------------
 # 7. Connection: message -> request -> answer
 # ----------------------------------------------------------------------------------
 
 UNANSWERED = object()  # returned by on_request for what is answered later, by hand
-
 
 def attempt(step):
     """step() -> {"result": ...} or {"error": ...}; functions are passed through."""
@@ -653,7 +621,6 @@ def attempt(step):
     if outcome is UNANSWERED or callable(outcome):
         return outcome
     return {"result": outcome}
-
 
 class Batch:
     """The answers of a batch: they leave as one array when the last entry is done."""
@@ -672,7 +639,6 @@ class Batch:
             if self._open or not self._lines:
                 return None
             return b"[" + b",".join(self._lines) + b"]\n"
-
 
 class Connection:
     """A JSON-RPC peer on two binary streams.
@@ -917,7 +883,6 @@ class Connection:
                 due = min(due, alarm[0])
         return due
 
-
 # ==================================================================================
 # Part II.  JSON.  Pure functions, none of which knows of a protocol.
 # ==================================================================================
@@ -926,7 +891,6 @@ class Connection:
 # 8. Values: Python -> JSON
 # ----------------------------------------------------------------------------------
 
-
 def as_base64(data):
     """b"hi" -> "aGk="; text is taken to be base64 already."""
     if isinstance(data, str):
@@ -934,11 +898,9 @@ def as_base64(data):
     from binascii import b2a_base64
     return b2a_base64(bytes(data), newline=False).decode()
 
-
 def compact(**fields):
     """The fields that were given: compact(a=1, b=None) -> {"a": 1}."""
     return {name: value for name, value in fields.items() if value is not None}
-
 
 def simpler(value):
     """An object -> something one step nearer to JSON.
@@ -969,7 +931,6 @@ def simpler(value):
         f"a {type(value).__name__} cannot be sent as JSON: return text, a number, a "
         "list, a dict, a dataclass, or a content block such as image(...)")
 
-
 def plain(value):
     """Any value that can stand for JSON -> the JSON value; NaN becomes null.
 
@@ -994,279 +955,8 @@ def plain(value):
         return as_base64(value)
     return plain(simpler(value))
 
-
-# --------------------------------------------------------------------------------------
-# 6. Hints -> schema
-#
-# A type hint says what JSON a client may send and which Python value the function wants.
-# So every hint becomes a plan, a pair (schema, load):
-#
-#     plan_of(date)  ->  ({"type": "string", "format": "date"}, load)
-#     load("2024-05-01")  ->  date(2024, 5, 1)      load("soon")  ->  ValueError
-#
-# `load` takes exactly what the hint means. The schema uses only words that every client
-# knows, and null is not among them: a field that may be None is just not required, an
-# element that may be None is `{}`. So validate what `without_nulls` leaves, then load
-# the value as it came: only `load` knows where a null was meant.
-#
-# To add a type: without parts, a row in LEAVES; with parts, a function and a FORMS row.
-# --------------------------------------------------------------------------------------
-
-MISSING, OMITTABLE = object(), object()  # no default; none, yet it may be left out
-TEXT = {"type": "string"}
-JSON_NAMES = {str: "string", bool: "boolean", int: "integer", float: "number",
-              list: "array", dict: "object", type(None): "null"}
-
-
-class HintError(TypeError):
-    """A hint that no portable schema expresses; says what to write instead."""
-
-
-class Nullable(dict):
-    """A schema whose value may also be null, which whoever holds it must see to."""
-
-
-def wrong(expected, value):
-    """("integer", "ten") -> ValueError('expected integer, got string "ten"')"""
-    got = JSON_NAMES.get(type(value), "value")
-    if type(value) in (str, bool, int, float):
-        got += " " + re.sub("(.{37}).{4,}", r"\1...", json.dumps(value))
-    return ValueError(f"expected {expected}, got {got}")
-
-
-def load_parts(kind, load_of, build):
-    """The load of a list or dict: each part by load_of(its key), then build(parts)."""
-    def load(value):
-        if type(value) is not kind:
-            raise wrong(JSON_NAMES[kind], value)
-        parts, problems = {}, []
-        for key, part in value.items() if kind is dict else enumerate(value):
-            try:
-                parts[key] = load_of(key)(part)
-            except ValueError as error:
-                step = f".{key}" if kind is dict else f"[{key}]"
-                for line in str(error).split("\n"):  # a deeper one starts with its step
-                    problems.append(step + ": " * (line[:1] not in ".[") + line)
-        if problems:
-            raise ValueError("\n".join(problems))
-        return build(parts)
-    return load
-
-
-# Leaves: types without parts. read(type, JSON value) raises whatever it likes.
-
-def keep(cls, value):
-    return value
-
-
-def same(cls, value):
-    if type(value) is cls:
-        return value
-    raise TypeError
-
-
-def number(cls, value):
-    """(int, 2.0) -> 2, as 2.0 is a JSON integer; (float, 2) -> 2.0; True is neither."""
-    if type(value) in (int, float) and not (cls is int and value % 1):
-        return cls(value)
-    raise TypeError
-
-
-def from_text(cls, text):
-    return cls(same(str, text))
-
-
-def from_iso(cls, text):
-    return cls.fromisoformat(re.sub("[zZ]$", "+00:00", text))  # 3.10 does not know Z
-
-
-def from_base64(cls, text):
-    import base64
-    return base64.b64decode(text, validate=True)
-
-
-LEAVES = {  # type -> (schema, its name in messages, read)
-    "typing.Any": ({}, "anything", keep),
-    "builtins.object": ({}, "anything", keep),
-    "builtins.str": (TEXT, "string", same),
-    "builtins.int": ({"type": "integer"}, "integer", number),
-    "builtins.float": ({"type": "number"}, "number", number),
-    "builtins.bool": ({"type": "boolean"}, "boolean", same),
-    "builtins.NoneType": (Nullable(type="null"), "null", same),
-    "builtins.bytes": ({**TEXT, "contentEncoding": "base64"}, "base64", from_base64),
-    "datetime.datetime": ({**TEXT, "format": "date-time"},
-                          "date-time like 2024-05-01T12:30:00Z", from_iso),
-    "datetime.date": ({**TEXT, "format": "date"}, "date like 2024-05-01", from_iso),
-    "datetime.time": ({**TEXT, "format": "time"}, "time like 12:30:00", from_iso),
-    "datetime.timedelta": ({"type": "number", "title": "seconds"}, "number of seconds",
-                           lambda cls, value: cls(seconds=number(float, value))),
-    "pathlib.Path": (TEXT, "path", from_text),
-    "uuid.UUID": ({**TEXT, "format": "uuid"}, "UUID", from_text),
-    "decimal.Decimal": ({"anyOf": [{"type": "number"}, TEXT]}, "decimal number",
-                        lambda cls, value: cls(str(value))),
-}
-
-
-def leaf_plan(cls, schema, expected, read):
-    def load(value):
-        try:
-            return read(cls, value)
-        except (TypeError, ValueError, AttributeError, ArithmeticError):
-            raise wrong(expected, value) from None
-    return schema, load
-
-
-def enum_json(member):
-    """Color.RED -> "red"; its name where the values of Color are not JSON scalars."""
-    scalars = all(type(other.value) in (str, int, float, bool) for other in type(member))
-    return member.value if scalars else member.name
-
-
-def to_json(value):
-    """A default or a choice as JSON: Color.RED -> "red", Path("a") -> "a"."""
-    def convert(value):
-        cls = type(value)
-        for way in ("isoformat", "total_seconds", "__fspath__"):
-            if hasattr(cls, way):
-                return getattr(value, way)()
-        if hasattr(cls, "__dataclass_fields__") or hasattr(cls, "model_validate"):
-            return vars(value)
-        return {"UUID": str, "Decimal": str, "set": list}.get(cls.__name__, enum_json)(value)
-    try:
-        return json.loads(json.dumps(value, default=convert, allow_nan=False))
-    except (TypeError, ValueError):
-        raise HintError(f"{value!r:.60} has no JSON form; make the default None and set "
-                        "it inside the function") from None
-
-
-# Forms: types with parts. Each is called with the hint, what its brackets hold, and
-# plan(part), which answers with the plan of a part.
-
-def or_null(schema, load):
-    return Nullable(schema), lambda value: None if value is None else load(value)
-
-
-def either(schemas):
-    """[X, Y, X] -> {"anyOf": [X, Y]}"""
-    distinct = [schema for i, schema in enumerate(schemas) if schema not in schemas[:i]]
-    whole = {"anyOf": distinct} if len(distinct) > 1 else distinct[0]
-    return Nullable(whole) if any(isinstance(s, Nullable) for s in schemas) else whole
-
-
-def union_plan(hint, args, plan):
-    """int | str: the first branch, in the order written, that takes the value."""
-    plans = [plan(arg) for arg in args if arg is not type(None)]
-    plans.sort(key=lambda pair: pair[0].get("type") == "number")  # float | int: 1 is int
-
-    def load(value):
-        refusals = []
-        for _, branch in plans:
-            try:
-                return branch(value)
-            except ValueError as error:
-                refusals.append(str(error).replace("\n", "; "))
-        raise ValueError(" or ".join(refusals))
-
-    whole = either([schema for schema, _ in plans]), load if plans[1:] else plans[0][1]
-    return whole if len(plans) == len(args) else or_null(*whole)
-
-
-def choice_plan(hint, args, plan):
-    """Literal["a", "b"], or an Enum by its values."""
-    choices = [(to_json(member), member) for member in args or hint]
-    values = [value for value, _ in choices if value is not None]
-    kinds = {JSON_NAMES[type(value)] for value in values}
-
-    def load(value):
-        for known, member in choices:
-            if known == value and (type(known) is bool) == (type(value) is bool):
-                return member
-        raise wrong("one of " + json.dumps(values)[1:-1], value)
-
-    schema = {**({"type": kinds.pop()} if len(kinds) == 1 else {}), "enum": values}
-    return Nullable(schema) if None in args else schema, load
-
-
-def element(schema):
-    return {} if isinstance(schema, Nullable) else schema
-
-
-def array_of(build):
-    """The form of list[T], set[T], tuple[T, ...]: any number of T, given to `build`."""
-    def array_plan(hint, args, plan):
-        items, load = plan(args[0] if args else object)
-        unique = {"uniqueItems": True} if build in (set, frozenset) else {}
-        return ({"type": "array", "items": element(items), **unique},
-                load_parts(list, lambda _: load, lambda parts: build(parts.values())))
-    return array_plan
-
-
-def tuple_plan(hint, args, plan):
-    if not args or args[-1] is ...:
-        return array_of(tuple)(hint, args[:1], plan)
-    schemas, loads = zip(*map(plan, args))
-
-    def load(value):
-        if type(value) is list and len(value) != len(loads):
-            raise ValueError(f"expected {len(loads)} items, got {len(value)}")
-        return tuple(load_parts(list, loads.__getitem__, dict.values)(value))
-
-    return {"type": "array", "items": element(either(schemas)),
-            "minItems": len(loads), "maxItems": len(loads)}, load
-
-
-def dict_plan(hint, args, plan):
-    key, (schema, load) = args[0] if args else str, plan(args[1] if args else object)
-    if plan(key)[0] not in (TEXT, {}):
-        raise HintError(f"{hint}: JSON keys are strings; write dict[str, ...]")
-    return ({"type": "object", "properties": {}, "required": [],
-             "additionalProperties": element(schema) or True},
-            load_parts(dict, lambda _: load, dict))
-
-
-LIMITS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum",
-          "lt": "exclusiveMaximum", "multiple_of": "multipleOf", "pattern": "pattern",
-          "min_length": "minLength", "max_length": "maxLength",
-          "description": "description", "documentation": "description"}
-
-
-def annotated_plan(hint, args, plan):
-    """Annotated[int, "text", Ge(1)]: a note is a text or has attributes of LIMITS."""
-    schema, load = plan(hint.__origin__)
-    length = {"array": "Items", "object": "Properties"}.get(schema.get("type"), "Length")
-    more = {}
-    for note in hint.__metadata__:
-        if isinstance(note, str):
-            more["description"] = note
-        for part in (note, *getattr(note, "metadata", ())):  # pydantic's Field has parts
-            for attribute, keyword in LIMITS.items():
-                limit = getattr(part, attribute, None)
-                if isinstance(limit, (str, int, float)):
-                    more[keyword.replace("Length", length)] = limit
-    return type(schema)({**schema, **more}), load
-
-
-def inline_refs(schema, defs=None, parents=()):
-    """{"$defs": {"A": X}, "items": {"$ref": "#/$defs/A"}} -> {"items": X}; drops null."""
-    if isinstance(schema, list):
-        return [inline_refs(part, defs, parents) for part in schema if part != NULL]
-    if not isinstance(schema, dict):
-        return schema
-    defs = defs or schema.get("$defs", {})
-    name = schema.get("$ref", "").rpartition("/")[2]
-    if name in parents:
-        raise HintError(f"{name} contains itself; write dict or list for the inner one")
-    if name:
-        schema, parents = {**defs[name], **schema}, (*parents, name)
-    out = {key: inline_refs(part, defs, parents) for key, part in schema.items()
-           if key not in ("$ref", "$defs", "$schema", "discriminator")}
-    branches = out.get("anyOf", ())
-    if len(branches) == 1:
-        return {**branches[0], **{key: out[key] for key in out if key != "anyOf"}}
-    return out
-
-
-# --- Validation: JSON Schema draft 2020-12 ------------------------------------
+# ----------------------------------------------------------------------------------
+# 9. Validation: value, schema -> problems
 #
 # prepare(schema) turns a schema into a function, once; calling it is cheap. The
 # language itself is the table KEYWORDS: for each keyword the classes of value it
@@ -1288,14 +978,11 @@ MAX_MATCHED = 10_000  # characters given to a pattern: Python's re cannot be sto
 KINDS = {str: "string", int: "integer", float: "number", bool: "boolean",
          list: "array", dict: "object", type(None): "null"}
 
-
 class SchemaError(ValueError):
     """The schema cannot be used. Says where in it, why, and what to do."""
 
-
 class Enough(Exception):
     """Ends a walk early: its verdict is known, or would cost too much."""
-
 
 class Problems(list):
     """A list that raises Enough when it is full."""
@@ -1307,10 +994,10 @@ class Problems(list):
         if len(self) >= self.limit:
             raise Enough("... and more")
 
-
 class FirstProblem(Problems):
-    limit = 1
+    """Full with one: enough to know that a schema does not fit."""
 
+    limit = 1
 
 def json_type(value: object) -> str:
     """5 -> "integer", 5.0 -> "integer", 5.5 -> "number", True -> "boolean"."""
@@ -1319,14 +1006,12 @@ def json_type(value: object) -> str:
         kind = next((KINDS[c] for c in type(value).__mro__ if c in KINDS), "nothing")
     return "integer" if kind == "number" and value.is_integer() else kind
 
-
 def quote(value: object) -> str:
     """The value as JSON, cut short; a lone surrogate becomes an escape."""
     if isinstance(value, str) and len(value) > 60:
         value = value[:57] + "..."
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text[:120].encode("utf-8", "backslashreplace").decode()
-
 
 def show(value: object) -> str:
     """A few words for any value: string "ten", integer 5, null, array of 3 items."""
@@ -1337,7 +1022,6 @@ def show(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 200:  # str() may refuse it
         return f"integer of {value.bit_length()} bits"
     return kind if kind in ("null", "nothing") else f"{kind} {quote(value)}"
-
 
 def where(at) -> str:
     """(("arguments", "tags"), 2) -> arguments.tags[2]; (("#", "a"), 2) -> #/a/2."""
@@ -1352,19 +1036,16 @@ def where(at) -> str:
     path = at + "".join(steps)
     return path if len(path) <= 200 else f"{path[:98]}....{path[-98:]}"
 
-
 def say(problem: tuple) -> str:
     """("limit", "number", "ten") -> limit: expected number, got string "ten"."""
     at, expected, value = problem
     text = value if expected is None else f"expected {expected}, got {show(value)}"
     return f"{where(at)}: {text}"
 
-
 def either(texts) -> str:
     """["string", "null"] -> string or null; a long list is cut."""
     texts = list(dict.fromkeys(texts))
     return " or ".join(texts[:8] + ["..."] * (len(texts) > 8))[:400]
-
 
 def key(value: object) -> object:
     """A hashable stand-in: key(a) == key(b) exactly when a and b are equal in JSON."""
@@ -1378,11 +1059,9 @@ def key(value: object) -> object:
         return ("integer", hex(int(value)))  # text: a hash of a number can be foreseen
     return value
 
-
 def same(a: object, b: object) -> bool:
     """JSON equality: same(1, 1.0) is True, same(1, True) and same([0], [False]) not."""
     return key(a) == key(b)
-
 
 def exact(number):
     """0.1 -> Fraction(1, 10): the decimal number as it was written."""
@@ -1391,7 +1070,6 @@ def exact(number):
     from fractions import Fraction
 
     return Fraction(repr(number))
-
 
 # Patterns are ECMA-262. With re.ASCII, Python agrees about \d, \w and \b, not these:
 SPACE = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
@@ -1404,34 +1082,33 @@ IN_CLASS = {"[": r"\[", "&": r"\&", "|": r"\|", "~": r"\~",
 REFUSED = {r"\a", r"\A", r"\N", r"\U", r"\z", r"\Z", r"\p", r"\P", "[]", "[^]"}
 TOKEN = re.compile(r"\\.|\[\^?\]|\(\?<(?![=!])|.", re.DOTALL)
 
-
 def regex(pattern: str):
     """A function that tells whether an ECMA-262 pattern occurs in a text."""
     python, in_class = "", False
     for token in TOKEN.findall(pattern):
         if token in REFUSED:
-            raise ValueError(f"a pattern with {token} is not supported")
+            raise ValueError(f"in {quote(pattern)}, {token} is not supported")
         python += (IN_CLASS if in_class else OUTSIDE).get(token, token)
         in_class = token == "[" or in_class and token != "]"
-    search = re.compile(python, re.ASCII).search
+    try:
+        search = re.compile(python, re.ASCII).search
+    except (re.error, OverflowError) as error:
+        raise ValueError(f"{quote(pattern)} is no pattern: {error}") from None
 
     def occurs(text: str) -> bool:
         if len(text) > MAX_MATCHED:
-            raise Enough(f"a pattern takes at most {MAX_MATCHED} characters of text")
+            raise Enough(f"expected {MAX_MATCHED} characters or less for {occurs.text}")
         return search(text) is not None
 
     occurs.text = quote(pattern)
     return occurs
 
-
 def always(value, at, out, seen) -> None:
     """The schema true."""
-
 
 def never(value, at, out, seen) -> None:
     """The schema false."""
     out.append((at, "nothing", value))
-
 
 def misfit(check, value, at, seen=None):
     """The first problem that check has with the value, or None."""
@@ -1446,7 +1123,6 @@ def misfit(check, value, at, seen=None):
         seen.update(mine)
     return None
 
-
 def unknown(name: str, known: dict) -> str:
     """unknown property "limt" (did you mean "limit"?); valid: limit, query"""
     from difflib import get_close_matches
@@ -1457,7 +1133,6 @@ def unknown(name: str, known: dict) -> str:
     names = ", ".join(valid)[:400] or "none"
     return f"unknown property {quote(name)}{hint}; valid: {names}"
 
-
 def holds(expected: str, fits):
     """Makes a keyword about the value alone: fits(value, rule)."""
 
@@ -1466,7 +1141,6 @@ def holds(expected: str, fits):
             out.append((at, expected.format(rule), value))
 
     return keyword
-
 
 def children(choose):
     """Makes a keyword about children: choose(value, rule, parts, seen) picks them, as
@@ -1483,27 +1157,22 @@ def children(choose):
 
     return keyword
 
-
 def type_(rule, value, at, out, seen, parts):
     if KINDS.get(type(value)) not in rule and json_type(value) not in rule:
         out.append((at, either(rule.values()), value))
-
 
 def enum(rule, value, at, out, seen, parts):
     if key(value) not in rule:
         out.append((at, either(rule.values()), value))
 
-
 def allOf(rule, value, at, out, seen, parts):
     for check in rule:
         check(value, at, out, seen)
 
-
 def wishes(misses: list, at) -> str:
     """What the schemas that did not fit would have liked instead."""
     return either(f"{wish or got}{f' at {where(place)}' * (place != at)}"
-                  for place, wish, got in misses)
-
+                  for place, wish, got in misses) or "nothing"
 
 def anyOf(rule, value, at, out, seen, parts):
     misses = []
@@ -1514,33 +1183,28 @@ def anyOf(rule, value, at, out, seen, parts):
     if None not in misses:
         out.append((at, wishes(misses, at), value))
 
-
 def oneOf(rule, value, at, out, seen, parts):
     misses = [misfit(check, value, at, seen) for check in rule]
     if None not in misses:
         out.append((at, wishes(misses, at), value))
     elif misses.count(None) > 1:
-        out.append((at, f"one of {len(rule)} schemas to fit, not several", value))
-
+        out.append((at, f"exactly one of {len(rule)} schemas to fit", value))
 
 def not_(rule, value, at, out, seen, parts):
     if misfit(rule, value, at) is None:
-        out.append((at, "what does not fit 'not'", value))
-
+        out.append((at, "a value that does not fit 'not'", value))
 
 def if_(rule, value, at, out, seen, parts):
     branch = "else" if misfit(rule, value, at, seen) else "then"
     parts.get(branch, always)(value, at, out, seen)
 
-
 def contains(rule, value, at, out, seen, parts):
     hits = [i for i, item in enumerate(value) if not misfit(rule, item, (at, i))]
-    least, most = parts.get("minContains", 1), parts.get("maxContains", len(value))
+    least, most = parts.get("minContains", 1), parts.get("maxContains", float("inf"))
     if not least <= len(hits) <= most:
         out.append((at, f"{least} to {most} items that fit 'contains'", value))
     if seen is not None:
         seen.update(hits)
-
 
 def required(rule, value, at, out, seen, parts):
     for name in rule:
@@ -1549,18 +1213,15 @@ def required(rule, value, at, out, seen, parts):
             miss = misfit(check, ..., (at, name))  # what would it have liked to see?
             out.append(((at, name), f"{miss and miss[1] or 'a value'} (required)", ...))
 
-
 def dependentRequired(rule, value, at, out, seen, parts):
     for name in rule:
         if name in value:
             required(rule[name], value, at, out, seen, parts)
 
-
 def dependentSchemas(rule, value, at, out, seen, parts):
     for name in rule:
         if name in value:
             rule[name](value, at, out, seen)
-
 
 def propertyNames(rule, value, at, out, seen, parts):
     for name in value:
@@ -1568,39 +1229,35 @@ def propertyNames(rule, value, at, out, seen, parts):
         if miss:
             out.append((at, f"property names to be {miss[1] or miss[2]}", name))
 
-
 def additionalProperties(value, rule, parts, seen):
+    """For children(): the properties that the two keywords beside it leave over."""
     known, patterns = parts.get("properties", ()), parts.get("patternProperties", ())
     extra = [(name, rule) for name in value if name not in known]
     return extra and [pair for pair in extra if not any(p(pair[0]) for p in patterns)]
 
-
-# What makes an argument ready, where its type does not say all.
-
+# What makes an argument ready, where its type does not say all. Raises ValueError.
 
 def types(names) -> dict:
     """"number" -> {"integer": "number", "number": "number"}: what fits -> its text."""
-    texts = {name: name for name in ([names] if isinstance(names, str) else names)}
-    if not texts.keys() <= set(KINDS.values()):
+    names = [names] if isinstance(names, str) else names
+    if any(name not in KINDS.values() for name in names):
         raise ValueError(f"expected types among {', '.join(KINDS.values())}")
+    texts = {name: name for name in names}
     return {"integer": "number", **texts} if "number" in texts else texts
 
-
 def choices(options: list) -> dict:
+    """["asc", 1] -> {key("asc"): '"asc"', key(1): "1"}: what fits -> its text."""
     return {key(option): quote(option) for option in options}
-
 
 def positive(number):
     if not number > 0:
         raise ValueError("expected a number above 0")
     return number
 
-
 def strings(names: list) -> list:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("expected strings in a list")
     return names
-
 
 INT, ONE, MANY, NAMED = "integer", "schema", "schemas", "schema by name"
 ARGUMENTS = {ONE: ("object", "boolean"), MANY: ("array",), NAMED: ("object",),
@@ -1661,7 +1318,6 @@ KEYWORDS = {  # name: (classes of value, type of argument, function[, what readi
     **dict.fromkeys(["$anchor", "$dynamicAnchor"], ((), "string", None)),
 }
 
-
 def modern(schema: dict) -> dict:
     """The schema with draft-07's list form of items, and dependencies, respelled."""
     new = dict(schema)
@@ -1674,7 +1330,6 @@ def modern(schema: dict) -> dict:
         what = "Required" if isinstance(needs[name], list) else "Schemas"
         new["dependent" + what] = {**new.get("dependent" + what, {}), name: needs[name]}
     return new
-
 
 def rules(schema: dict, at, visit):
     """(keyword, rule) for each keyword of schema, with visit(subschema, at) results."""
@@ -1692,18 +1347,19 @@ def rules(schema: dict, at, visit):
             rule = {name: visit(sub, (here, name)) for name, sub in rule.items()}
         try:
             yield word, ready[0](rule) if ready else rule
-        except (ValueError, TypeError, OverflowError, re.error) as error:
+        except ValueError as error:
             got = show(words[word])
             raise SchemaError(f"{where(here)}: {error}, got {got}") from None
-
 
 def absolute(base: str, ref: str) -> str:
     """absolute("http://a/b", "c#d") -> "http://a/c#d"; there is always one #."""
     from urllib.parse import urljoin
 
     uri, _, fragment = ref.partition("#")
-    return f"{urljoin(base, uri) if uri else base}#{fragment}"
-
+    try:
+        return f"{urljoin(base, uri) if uri else base}#{fragment}"
+    except ValueError as error:
+        raise SchemaError(f"{quote(ref)} is no URI: {error}") from None
 
 def walk(todo: dict, parts: dict, asks: bool):
     """A check that asks the keywords in todo[class of the value], once it is filled."""
@@ -1720,7 +1376,6 @@ def walk(todo: dict, parts: dict, asks: bool):
 
     return check
 
-
 class Compiler:
     """Turns one schema, with references to and fro inside it, into a check."""
 
@@ -1729,7 +1384,20 @@ class Compiler:
         self.bases = {}  # id(subschema) -> the URI that its references start from
         self.dynamic = {}  # (URI, name) -> subschema, for each $dynamicAnchor
         self.made = {}  # (id(subschema), scope) -> check
-        self.links = []  # references not yet followed
+        self.links = []  # references yet to be followed: arguments of follow()
+
+    def note(self, word: str, rule, schema: dict, at, base: str, scope: tuple):
+        """What the keywords that start with $ have to say; returns the rule to use."""
+        if word in ("$anchor", "$dynamicAnchor"):
+            self.places[f"{base}#{rule}"] = schema
+        if word == "$dynamicAnchor":
+            self.dynamic[base, rule] = schema
+        if word == "$schema" and rule.rstrip("#") not in DIALECTS:
+            raise SchemaError(say((at, f"the dialect {' or '.join(DIALECTS)}", rule)))
+        if word in ("$ref", "$dynamicRef"):
+            ref, rule = rule, []
+            self.links.append((rule, ref, at, base, scope))
+        return rule
 
     def compile(self, schema, at, base: str, scope: tuple):
         """The check for schema. scope: the URIs on the way to it, for $dynamicRef."""
@@ -1742,39 +1410,22 @@ class Compiler:
             self.places[uri], base = schema, uri.partition("#")[0]
         self.bases[id(schema)] = base
         scope = scope if base in scope else (*scope, base)
-        if (id(schema), scope) not in self.made:
-            todo, parts = {}, {}
-            asks = any(word.startswith("unevaluated") for word in schema)
-            # First, because its own subschemas may refer to it.
-            self.made[id(schema), scope] = walk(todo, parts, asks)
-            self.fill(schema, at, scope, parts)
-            for cls in ANY:
-                todo[cls] = [(KEYWORDS[word][2], rule) for word, rule in parts.items()
-                             if cls in KEYWORDS[word][0]]
-        return self.made[id(schema), scope]
-
-    def fill(self, schema: dict, at, scope: tuple, parts: dict) -> None:
-        """Put the rules of schema into parts, and note what it is called."""
-        base = self.bases[id(schema)]
-
-        def visit(sub, at):
-            return self.compile(sub, at, base, scope)
-
-        for word, rule in rules(schema, at, visit):
-            if word in ("$anchor", "$dynamicAnchor"):
-                self.places[f"{base}#{rule}"] = schema
-            if word == "$dynamicAnchor":
-                self.dynamic[base, rule] = schema
-            if word == "$schema" and rule.rstrip("#") not in DIALECTS:
-                known = " or ".join(DIALECTS)
-                raise SchemaError(say(((at, word), f"the dialect {known}", rule)))
-            if word in ("$ref", "$dynamicRef"):
-                rule, ref = [], rule
-                self.links.append((rule, ref, (at, word), base, scope))
-            parts[word] = rule
+        name = (id(schema), scope)
+        if name in self.made:
+            return self.made[name]
+        todo, parts = {}, {}
+        asks = any(word.startswith("unevaluated") for word in schema)
+        self.made[name] = walk(todo, parts, asks)  # now: a subschema may refer to it
+        found = rules(schema, at, lambda sub, at: self.compile(sub, at, base, scope))
+        for word, rule in found:
+            parts[word] = self.note(word, rule, schema, (at, word), base, scope)
+        for cls in ANY:
+            todo[cls] = [(KEYWORDS[word][2], rule) for word, rule in parts.items()
+                         if cls in KEYWORDS[word][0]]
+        return self.made[name]
 
     def follow(self, rule: list, ref: str, at, base: str, scope: tuple) -> None:
-        """Append to rule the check for the subschema that ref means."""
+        """Put into rule the check for the subschema that ref means."""
         from urllib.parse import unquote
 
         base, _, fragment = absolute(base, ref).partition("#")
@@ -1792,7 +1443,6 @@ class Compiler:
             names = [(uri, anchor) for uri in (*scope, base)]  # the outermost wins
             schema = next(self.dynamic[name] for name in names if name in self.dynamic)
         rule.append(self.compile(schema, at, self.bases.get(id(schema), base), scope))
-
 
 def prepare(schema):
     """A function check(value, path) -> problems, for later. Raises SchemaError."""
@@ -1819,12 +1469,526 @@ def prepare(schema):
 
     return check
 
-
 def validate(value: object, schema, path: str = "value") -> list[str]:
     """All problems: validate(5, {"type": "string"}, "name") gives
     ["name: expected string, got integer 5"]. Raises SchemaError."""
     return prepare(schema)(value, path)
 
+# ----------------------------------------------------------------------------------
+# 10. Hints: type -> schema, JSON -> Python
+#
+# A hint says what JSON a client may send, and which Python value the function wants.
+# So every hint becomes a plan (schema, load, nullable); load is None where the JSON
+# value is passed on as it is, and otherwise gets values that fit the schema:
+#
+#     plan_of(date)      -> ({"type": "string", "format": "date"}, load, False)
+#     load("2026-05-01") -> date(2026, 5, 1);  load("soon") -> ValueError
+#
+# Clients drop tools whose schemas they do not understand, so these have no $ref and no
+# null: what may be None is not required, and a null that comes is taken for nothing.
+# To add a type: a row in LEAVES, or, if it has parts, a function and a row in FORMS.
+# ----------------------------------------------------------------------------------
+
+MISSING = object()  # no default
+OPTIONAL = object()  # no default that could be shown, yet it may be left out
+
+class HintError(TypeError):
+    """A hint that no portable schema expresses; says what to write instead."""
+
+def construct(cls, value):
+    return cls(value)  # int(2.0) too: for JSON, 2.0 is an integer
+
+def from_iso(cls, value):
+    return cls.fromisoformat(re.sub("[zZ]$", "+00:00", value))  # 3.10 does not know Z
+
+def from_base64(cls, value):
+    from binascii import a2b_base64
+    return a2b_base64(value.encode("ascii"))
+
+TEXT = {"type": "string"}
+LEAVES = {  # a type without parts -> (schema, load(type, value))
+    "typing.Any": ({}, None),
+    "builtins.object": ({}, None),
+    "builtins.str": (TEXT, None),
+    "builtins.bool": ({"type": "boolean"}, None),
+    "builtins.int": ({"type": "integer"}, construct),
+    "builtins.float": ({"type": "number"}, construct),
+    "builtins.bytes": ({**TEXT, "contentEncoding": "base64"}, from_base64),
+    "datetime.datetime": ({**TEXT, "format": "date-time"}, from_iso),
+    "datetime.date": ({**TEXT, "format": "date"}, from_iso),
+    "datetime.time": ({**TEXT, "format": "time"}, from_iso),
+    "datetime.timedelta": ({"type": "number", "title": "seconds"},
+                           lambda cls, value: cls(seconds=value)),
+    "pathlib.Path": ({**TEXT, "format": "path"}, construct),
+    "uuid.UUID": ({**TEXT, "format": "uuid"}, construct),
+    "decimal.Decimal": ({"anyOf": [{"type": "number"}, TEXT]},
+                        lambda cls, value: cls(str(value))),
+}
+
+def leaf_plan(cls, schema, load):
+    def convert(value):
+        try:
+            return load(cls, value)
+        except (ValueError, TypeError, ArithmeticError):
+            what = schema.get("format") or schema.get("contentEncoding") or cls.__name__
+            raise ValueError(f"expected {what}, got {show(value)}") from None
+
+    return dict(schema), load and convert, False
+
+def load_each(parts, load_of):
+    """{step: loaded value}; one ValueError lists all problems, each with its path."""
+    loaded, problems = {}, []
+    for step, value in parts:
+        load = load_of(step)
+        try:
+            loaded[step] = load(value) if load else value
+        except ValueError as error:
+            at = f".{step}" if isinstance(step, str) else f"[{step}]"
+            for line in str(error).split("\n"):  # one from deeper down starts with a step
+                problems.append(at + (line if line[:1] in (".", "[") else f": {line}"))
+    if problems:
+        raise ValueError("\n".join(problems))
+    return loaded
+
+def checked(schema, load, nullable):
+    """A load that validates by itself, for where the schema around it is wider."""
+    check = prepare(schema)
+
+    def convert(value):
+        if value is None and nullable:
+            return None
+        problems = check(value, "")
+        if problems:
+            raise ValueError("\n".join(re.sub("^: ", "", problem) for problem in problems))
+        return load(value) if load else value
+
+    return convert
+
+# Types with parts: a function of the hint, what its brackets hold, and plan(part).
+
+def element(plan):
+    """(schema, load) of an item: one that may be null is {}, and checks itself."""
+    schema, load, nullable = plan
+    return ({}, checked(*plan)) if nullable else (schema, load)
+
+def union_plan(hint, args, plan):
+    """int | str -> anyOf; the first branch that fits gets the value."""
+    plans = [plan(arg) for arg in args if arg is not type(None)]
+    nullable = len(plans) < len(args) or any(branch[2] for branch in plans)
+    if len(plans) == 1:
+        return (*plans[0][:2], nullable)
+    plans.sort(key=lambda branch: branch[0].get("type") == "number")  # 1 is an int first
+    loads = [checked(*branch) for branch in plans]
+
+    def load(value):
+        refusals = []
+        for branch in loads:
+            try:
+                return branch(value)
+            except ValueError as error:
+                refusals.append(str(error).replace("\n", "; "))
+        raise ValueError(" or ".join(refusals))
+
+    converts = any(branch[1] for branch in plans)
+    return {"anyOf": [branch[0] for branch in plans]}, converts and load or None, nullable
+
+def choice_plan(choices):
+    """[("red", Color.RED), ...]: what comes in, and what it stands for."""
+    values = [value for value, _ in choices if value is not None]
+    kinds = {json_type(value) for value in values}
+
+    def load(value):
+        return next(meaning for known, meaning in choices if same(known, value))
+
+    typed = {"type": kinds.pop()} if len(kinds) == 1 else {}
+    return {**typed, "enum": values}, load, len(values) < len(choices)
+
+def literal_plan(hint, args, plan):
+    return choice_plan([(plain(arg), arg) for arg in args])
+
+def enum_plan(hint, args, plan):
+    scalar = all(isinstance(member.value, (str, int, float)) for member in hint)
+    return choice_plan([(member.value if scalar else member.name, member)
+                        for member in hint])
+
+def array_plan(build):
+    """The form of list[T], set[T] and tuple[T, ...]."""
+    def form(hint, args, plan):
+        items, load = element(plan(args[0] if args else object))
+        unique = {"uniqueItems": True} if build in (set, frozenset) else {}
+        if load is None and build is list:
+            return {"type": "array", "items": items}, None, False
+        return {"type": "array", "items": items, **unique}, lambda value: build(
+            load_each(enumerate(value), lambda i: load).values()), False
+
+    return form
+
+def tuple_plan(hint, args, plan):
+    """tuple[int, str]: clients know no prefixItems, so load checks each place."""
+    if not args or args[-1] is ...:
+        return array_plan(tuple)(hint, args[:1], plan)
+    plans = [plan(arg) for arg in args]
+    loads, kinds = [checked(*part) for part in plans], []
+    for schema, _ in map(element, plans):
+        if schema not in kinds:
+            kinds.append(schema)
+    return ({"type": "array", "items": kinds[0] if len(kinds) == 1 else {"anyOf": kinds},
+             "minItems": len(args), "maxItems": len(args)},
+            lambda value: tuple(load_each(enumerate(value), loads.__getitem__).values()),
+            False)
+
+def dict_plan(hint, args, plan):
+    if args and args[0] is not str:
+        raise HintError(f"{hint}: JSON's keys are strings; write dict[str, ...]")
+    schema, load = element(plan(args[1] if args else object))
+    return ({"type": "object", "properties": {}, "required": [],
+             "additionalProperties": schema or True},
+            load and (lambda value: load_each(value.items(), lambda name: load)), False)
+
+LIMITS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum",
+          "lt": "exclusiveMaximum", "multiple_of": "multipleOf", "pattern": "pattern",
+          "min_length": "minLength", "max_length": "maxLength",
+          "description": "description", "documentation": "description"}
+
+def annotated_plan(hint, args, plan):
+    """Annotated[int, "text", Ge(1)]: a note is a text, or has attributes of LIMITS."""
+    schema, load, nullable = plan(hint.__origin__)
+    length = {"array": "Items", "object": "Properties"}.get(schema.get("type"), "Length")
+    for note in hint.__metadata__:
+        if isinstance(note, str):
+            schema = {**schema, "description": note}
+        for part in (note, *getattr(note, "metadata", ())):  # pydantic's Field has parts
+            for attribute, keyword in LIMITS.items():
+                limit = getattr(part, attribute, None)
+                if isinstance(limit, (str, int, float)):
+                    schema = {**schema, keyword.replace("Length", length): limit}
+    return schema, load, nullable
+
+def inline_refs(schema, definitions, parents=()):
+    """{"$defs": {"A": X}, "items": {"$ref": "#/$defs/A"}} -> {"items": X}"""
+    if isinstance(schema, list):
+        return [inline_refs(part, definitions, parents) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    name = schema.get("$ref", "").rpartition("/")[2]
+    if name in parents:
+        raise HintError(f"{name} contains itself; write dict or list for the inner one")
+    if name:
+        schema, parents = {**definitions[name], **schema}, (*parents, name)
+    return {key: inline_refs(part, definitions, parents) for key, part in schema.items()
+            if key not in ("$ref", "$defs", "$schema", "discriminator")}
+
+def model_plan(hint, args, plan):
+    """A class that brings its own schema and check, as pydantic's models do."""
+    def load(value):
+        try:
+            return hint.model_validate(value)
+        except ValueError as error:
+            raise ValueError(" ".join(str(error).split())) from None
+
+    schema = hint.model_json_schema()
+    return inline_refs(schema, schema.get("$defs", {})), load, False
+
+# Hints as they are written
+
+def word_of(hint):
+    """list[int] -> "builtins.list", Optional[int] -> "typing.Union" """
+    for thing in (getattr(hint, "__origin__", hint), type(hint)):
+        name = getattr(thing, "__name__", None) or getattr(thing, "_name", None)
+        if name:
+            module = str(thing.__module__).partition(".")[0]
+            return module.replace("typing_extensions", "typing") + "." + name
+    return ""
+
+def compile_hint(source):
+    """A hint as code, with int | None as Union[int, None]: Python 3.9 has only that."""
+    import ast
+
+    class Unions(ast.NodeTransformer):
+        def visit_BinOp(self, node):
+            self.generic_visit(node)
+            union = ast.parse("__import__('typing').Union", mode="eval").body
+            pair = ast.Tuple([node.left, node.right], ast.Load())
+            return ast.Subscript(union, pair, ast.Load())
+
+    tree = Unions().visit(ast.parse(source, mode="eval"))
+    return compile(ast.fix_missing_locations(tree), "<hint>", "eval")
+
+def resolve(hint, scope):
+    """"date", a forward reference or None -> the type it means, with names of `scope`."""
+    source = getattr(hint, "__forward_arg__", hint)
+    if not isinstance(source, str):
+        return type(None) if hint is None else hint
+    try:
+        old = sys.version_info < (3, 10) and "|" in source
+        return resolve(eval(compile_hint(source) if old else source, {}, scope), scope)
+    except Exception as error:
+        raise HintError(f"the hint {source!r} cannot be read ({describe(error)}); import "
+                        "its names in the module, not under TYPE_CHECKING") from None
+
+DOC_LISTS = [  # Google, NumPy, reST: (the parameters in a docstring, one of them)
+    (r"(?m)^(?:Args|Arguments|Parameters|Attributes):\s*\n((?: +.*\n|\n)+)",
+     r"(?m)^\*{0,2}(\w+)[^:\n]*:(.*(?:\n+ .*)*)"),
+    (r"(?m)^(?:Parameters|Attributes)\n---+\n((?:(?!.+\n---).*\n)*)",
+     r"(?m)^\*{0,2}(\w+(?:, \w+)*).*((?:\n+ .*)*)"),
+    (r"(?m)^((?::(?:param|type) .*\n(?: +.*\n)*)+)",
+     r"(?m)^:param (?:[^:\n]* )?(\w+):(.*(?:\n .*)*)"),
+]
+
+def read_doc(doc):
+    r"""'Add.\n\nArgs:\n    a: the first' -> ('Add.', {'a': 'the first'})"""
+    def dedent(lines):
+        margin = min(map(len, re.findall(r"(?m)^ *(?=\S)", lines)), default=0)
+        return re.sub(f"(?m)^ {{{margin}}}", "", lines)
+
+    first, newline, rest = (doc or "").expandtabs().partition("\n")
+    whole, about = f"{first.strip()}\n{dedent(rest)}\n", {}
+    for section, entry in DOC_LISTS if newline else ():
+        for found in re.findall(section, whole):
+            for names, words in re.findall(entry, dedent(found)):
+                about.update(dict.fromkeys(names.split(", "), " ".join(words.split())))
+        whole = re.sub(section, "", whole)
+    return re.sub(r"\n\s*\n", "\n\n", whole).strip(), about
+
+# Records: a dataclass, a TypedDict, a NamedTuple and the parameters of a function are
+# all rows (name, hint, default).
+
+def record_rows(cls, scope):
+    """Point -> [("x", int, MISSING), ("y", int, 0)]"""
+    if hasattr(cls, "__dataclass_fields__"):
+        none = sys.modules["dataclasses"].MISSING
+        return [(field.name, field.type, field.default if field.default is not none else
+                 MISSING if field.default_factory is none else OPTIONAL)
+                for field in sys.modules["dataclasses"].fields(cls) if field.init]
+    hints = getattr(cls, "__annotations__", {})
+    if hasattr(cls, "_fields"):
+        return [(name, hints.get(name, object), cls._field_defaults.get(name, MISSING))
+                for name in cls._fields]
+    rows = []
+    for name, hint in hints.items():
+        word, usual = word_of(resolve(hint, scope)), name in cls.__required_keys__
+        needed = {"typing.Required": True, "typing.NotRequired": False}.get(word, usual)
+        rows.append((name, hint, MISSING if needed else OPTIONAL))
+    return rows
+
+def plan_fields(kind, rows, about, plan):
+    """-> (schema, {name: load}, {name: None} for what is None when it is left out)."""
+    fields, required, loads, absent = {}, [], {}, {}
+    for name, hint, default in rows:
+        try:
+            schema, load, nullable = plan(hint)
+            if default not in (MISSING, OPTIONAL, None):
+                schema = {**schema, "default": plain(default)}
+        except (TypeError, ValueError) as error:
+            if not isinstance(error, HintError):
+                error = f"the default {default!r:.60} is not JSON; use None and set it inside"
+            raise HintError(f"{kind} {name!r}: {error}") from None
+        if default is MISSING and nullable:
+            absent[name] = None
+        elif default is MISSING:
+            required.append(name)
+        if name in about:
+            schema = {"description": about[name], **schema}
+        fields[name], loads[name] = schema, load
+    return {"type": "object", "properties": fields, "required": required,
+            "additionalProperties": False}, loads, absent
+
+def record_plan(cls, args, plan):
+    scope = {}
+    for base in reversed(cls.__mro__):  # fields may be inherited from another module
+        scope.update(vars(sys.modules.get(base.__module__, sys)))
+    schema, loads, absent = plan_fields(
+        f"{cls.__name__} field", record_rows(cls, scope), read_doc(cls.__doc__)[1],
+        lambda hint: plan(resolve(hint, scope)))
+
+    def load(value):
+        parts = {**absent, **load_each(value.items(), loads.get)}
+        try:
+            return cls(**parts)
+        except Exception as error:  # the class's own checks, as in __post_init__
+            raise ValueError(describe(error)) from None
+
+    return schema, load, False
+
+def first_plan(hint, args, plan):
+    return plan(args[0])
+
+FORMS = {
+    "typing.Union": union_plan, "types.UnionType": union_plan,
+    "typing.Literal": literal_plan, "builtins.tuple": tuple_plan,
+    "typing.Required": first_plan, "typing.NotRequired": first_plan,
+    "builtins.list": array_plan(list), "collections.Sequence": array_plan(list),
+    "collections.Iterable": array_plan(list), "builtins.set": array_plan(set),
+    "builtins.frozenset": array_plan(frozenset),
+    "builtins.dict": dict_plan, "collections.Mapping": dict_plan,
+}
+MARKS = {  # an attribute that gives a hint away; asked first, in this order
+    "__metadata__": annotated_plan,
+    "__supertype__": lambda hint, args, plan: plan(hint.__supertype__),  # NewType
+    "__value__": lambda hint, args, plan: plan(hint.__value__),  # type Name = ...
+    "__members__": enum_plan, "model_json_schema": model_plan,
+    "__dataclass_fields__": record_plan, "_fields": record_plan, "__total__": record_plan,
+}
+
+def plan_of(hint, scope=None, parents=()):
+    """The plan of a hint whose names are those of `scope`, inside the hints `parents`."""
+    hint = resolve(hint, scope or {})
+    name, word = getattr(hint, "__name__", hint), word_of(hint)
+    if hint is type(None):
+        return {"enum": []}, None, True  # nothing but null, which is not spoken of
+    if hint in parents:
+        raise HintError(f"{name} contains itself; write dict or list for the inner one")
+    form = next((MARKS[mark] for mark in MARKS if hasattr(hint, mark)), FORMS.get(word))
+    if form:
+        return form(hint, getattr(hint, "__args__", ()),
+                    lambda part: plan_of(part, scope, (*parents, hint)))
+    if word in LEAVES:
+        return leaf_plan(hint, *LEAVES[word])
+    raise HintError(f"{name} has no JSON form; write str, int, float, bool, list[...], "
+                    "dict[str, ...], Literal[...], an Enum, a dataclass or a TypedDict")
+
+def schema_of(hint: Any) -> dict[str, Any]:
+    """list[int] -> {"type": "array", "items": {"type": "integer"}}"""
+    return plan_of(hint)[0]
+
+# Functions
+
+def function_behind(fn):
+    """The plain function inside a method, partial, wrapper or callable object."""
+    for attribute in ("__wrapped__", "__func__", "func"):
+        if hasattr(fn, attribute):
+            return function_behind(getattr(fn, attribute))
+    return fn if hasattr(fn, "__code__") else function_behind(type(fn).__call__)
+
+def scope_of(fn):
+    """The names that a function sees: its module's, then those of functions around it."""
+    names = dict(fn.__globals__)
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or ()):
+        try:
+            names[name] = cell.cell_contents
+        except ValueError:  # not assigned yet
+            pass
+    return names
+
+def parameters_of(fn):
+    """def f(a: int, /, b=2) -> [("a", "/", int, MISSING), ("b", "", MISSING, 2)]"""
+    if type(fn) is type(parameters_of) and not hasattr(fn, "__wrapped__"):
+        code, hints = fn.__code__, fn.__annotations__
+        if not code.co_flags & 0x0C:  # no *args, no **kwargs: inspect is not needed
+            names = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
+            last = zip(names[:code.co_argcount][::-1], (fn.__defaults__ or ())[::-1])
+            defaults = {**dict(last), **(fn.__kwdefaults__ or {})}
+            return [(name, "/" if i < code.co_posonlyargcount else "",
+                     hints.get(name, MISSING), defaults.get(name, MISSING))
+                    for i, name in enumerate(names)]
+    import inspect
+    kinds, empty = ("/", "", "*", "", "**"), inspect.Parameter.empty
+    return [(p.name, kinds[p.kind], MISSING if p.annotation is empty else p.annotation,
+             MISSING if p.default is empty else p.default)
+            for p in inspect.signature(fn).parameters.values()]
+
+def without_nulls(value, schema):
+    """{"a": 1, "b": None} -> {"a": 1}, where the schema knows b and does not require it."""
+    if type(value) not in (list, dict) or not isinstance(schema, dict):
+        return value
+    for branch in schema.get("anyOf", ()):
+        value = without_nulls(value, branch)
+    if type(value) is list:
+        return [without_nulls(item, schema.get("items")) for item in value]
+    fields, others = schema.get("properties", {}), schema.get("additionalProperties")
+    required = schema.get("required", ())
+    return {name: without_nulls(item, fields.get(name, others))
+            for name, item in value.items()
+            if item is not None or name not in fields or name in required}
+
+class Signature:
+    """How to call a function: validate prepare(arguments), then call it with bind."""
+
+    def __init__(self, fn, context_type, where, explicit_schema):
+        inner = function_behind(fn)
+        scope = scope_of(inner)
+        self.doc, about = read_doc(inner.__doc__ or getattr(fn, "__doc__", ""))
+        self.context, self.explicit = None, explicit_schema is not None
+        self.positional, self.open, rows = [], False, []
+        try:
+            for name, kind, hint, default in parameters_of(fn):
+                hint = self._hint(name, kind, hint, default, scope)
+                if context_type in (hint, *getattr(hint, "__args__", ())):
+                    self.context = name
+                elif kind == "**":
+                    self.open = True
+                else:
+                    rows.append((name, hint, default))
+                if kind == "/":
+                    self.positional.append((name, default))
+            self.schema, self.loads, self.absent = plan_fields(
+                "parameter", rows, about, lambda hint: plan_of(hint, scope))
+            returned = resolve(inner.__annotations__.get("return"), scope)
+        except (HintError, NameError) as error:
+            raise HintError(f"{where}: {error}") from None
+        if self.explicit:
+            self.schema = explicit_schema
+        self.returns = None
+        if hasattr(returned, "__dataclass_fields__") or hasattr(returned, "__total__"):
+            self.returns = plan_of(returned, scope)[0]
+
+    def _hint(self, name, kind, hint, default, scope):
+        if kind == "*" or kind == "**" and not self.explicit:
+            raise HintError(f"parameter {kind}{name}: it does not say what it takes; write "
+                            "a list or dict parameter, or pass input_schema for **")
+        if hint is not MISSING:
+            return resolve(hint, scope)
+        if type(default) in (str, int, float, bool):
+            return type(default)
+        if self.explicit:
+            return object
+        raise HintError(f"parameter {name!r}: it has no type hint; write {name}: str (or "
+                        "int, float, bool, list[str], ...)")
+
+    def prepare(self, arguments):
+        """{"a": 1, "b": None} -> {"a": 1} for f(a: int, b: int | None = None)"""
+        return arguments if self.explicit else without_nulls(arguments, self.schema)
+
+    def bind(self, arguments):
+        """{"when": "2026-05-01"} -> ([], {"when": date(2026, 5, 1)})"""
+        known = [pair for pair in arguments.items() if pair[0] in self.loads or self.open]
+        try:
+            kwargs = {**self.absent, **load_each(known, self.loads.get)}
+        except ValueError as error:
+            raise ValueError(re.sub("(?m)^", "arguments", str(error))) from None
+        args = [kwargs.pop(name, default) for name, default in self.positional]
+        return args, kwargs
+
+# Stringified arguments: some models write "5" for 5.
+
+def takes_text(schema):
+    """Whether some string fits; then no string is ever converted."""
+    if "anyOf" in schema:
+        return any(map(takes_text, schema["anyOf"]))
+    if "enum" in schema:
+        return any(isinstance(value, str) for value in schema["enum"])
+    return "string" in schema.get("type", "string")
+
+def coerce(value, schema, valid):
+    """("5", {"type": "integer"}, valid) -> 5: where "5" is refused and 5 is not.
+
+    The string has to be JSON: "1e3" is the integer 1000, while "007", "" and "True"
+    stay as they are."""
+    if not isinstance(schema, dict) or valid(value, schema):
+        return value
+    if isinstance(value, str) and not takes_text(schema):
+        try:
+            parsed = coerce(DECODER.decode(value), schema, valid)
+        except (ValueError, RecursionError):
+            return value
+        return parsed if valid(parsed, schema) else value
+    if isinstance(value, list):
+        return [coerce(item, schema.get("items"), valid) for item in value]
+    if isinstance(value, dict):
+        fields, others = schema.get("properties", {}), schema.get("additionalProperties")
+        return {name: coerce(item, fields.get(name, others), valid)
+                for name, item in value.items()}
+    return value
 
 # ==================================================================================
 # Part III.  MCP.
@@ -1834,25 +1998,20 @@ def validate(value: object, schema, path: str = "value") -> list[str]:
 # 11. Content: what a handler returned -> what the client reads
 # ----------------------------------------------------------------------------------
 
-
 class Block(dict):
     """A content block: a dict that says of itself what it is."""
-
 
 def text(s: str, **fields: Any) -> Block:
     """A piece of text.  `annotations=` and `_meta=` may be added to every block."""
     return Block(type="text", text=str(s), **fields)
 
-
 def image(data: bytes | str, mime_type: str = "image/png", **fields: Any) -> Block:
     """A picture, from bytes or base64 text."""
     return Block(type="image", data=as_base64(data), mimeType=mime_type, **fields)
 
-
 def audio(data: bytes | str, mime_type: str = "audio/wav", **fields: Any) -> Block:
     """A sound, from bytes or base64 text."""
     return Block(type="audio", data=as_base64(data), mimeType=mime_type, **fields)
-
 
 def contents_of(uri, value, mime_type):
     """The body of a resource: text as it is, bytes as base64."""
@@ -1861,13 +2020,11 @@ def contents_of(uri, value, mime_type):
     return {"uri": uri, "mimeType": mime_type or "application/octet-stream",
             "blob": as_base64(value)}
 
-
 def embedded(uri: str, text_or_bytes: str | bytes, mime_type: str | None = None,
              **fields: Any) -> Block:
     """A resource, sent along with its contents."""
     return Block(type="resource", resource=contents_of(uri, text_or_bytes, mime_type),
                  **fields)
-
 
 def link(uri: str, name: str, *, title: str | None = None,
          description: str | None = None, mime_type: str | None = None,
@@ -1875,7 +2032,6 @@ def link(uri: str, name: str, *, title: str | None = None,
     """A pointer to a resource, which the client may read or not."""
     return Block(type="resource_link", uri=uri, name=name, **compact(
         title=title, description=description, mimeType=mime_type, size=size), **fields)
-
 
 def draw(value):
     """An object that can draw itself (a plot, a picture) -> an image."""
@@ -1889,10 +2045,8 @@ def draw(value):
         return image(buffer.getvalue())
     return None
 
-
 IMAGE_STARTS = ((b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg"),
                 (b"GIF8", "image/gif"))
-
 
 def block_of(value):
     """One value -> one block: "hi" -> text("hi"), {"a": 1} -> text('{"a": 1}')."""
@@ -1911,7 +2065,6 @@ def block_of(value):
     drawing = None if isinstance(value, (dict, list, tuple)) else draw(value)
     return drawing or text(json.dumps(plain(value), ensure_ascii=False))
 
-
 def blocks_of(value):
     """What a handler returned -> content blocks.  A list is one only if it has some."""
     if value is None:
@@ -1919,7 +2072,6 @@ def blocks_of(value):
     if isinstance(value, (list, tuple)) and any(isinstance(v, Block) for v in value):
         return [block_of(item) for item in value]
     return [block_of(value)]
-
 
 def fit_block(block, version):
     """A block for a client of that revision: what it cannot know is sent as what it can."""
@@ -1932,11 +2084,9 @@ def fit_block(block, version):
         block = {key: item for key, item in block.items() if key != "_meta"}
     return block
 
-
 # ----------------------------------------------------------------------------------
 # 12. Context: what a handler may ask of us
 # ----------------------------------------------------------------------------------
-
 
 def in_background(work):
     """work() on a thread of its own -> an awaitable for the coroutine that waits."""
@@ -1958,7 +2108,6 @@ def in_background(work):
     threading.Thread(target=run, name="mcp-wait", daemon=True).start()
     return future
 
-
 def kill_tree(process):
     """End a child and all its children, at once."""
     import signal
@@ -1971,7 +2120,6 @@ def kill_tree(process):
                            capture_output=True)
     except OSError:  # it is gone already
         pass
-
 
 class Context:
     """A parameter annotated `Context` receives one; clients never see it.
@@ -2063,7 +2211,6 @@ class Context:
             raise subprocess.CalledProcessError(process.returncode, cmd, out, err)
         return subprocess.CompletedProcess(cmd, process.returncode, out, err)
 
-
 # ----------------------------------------------------------------------------------
 # 13. Records: a function and all that a client may know of it
 # ----------------------------------------------------------------------------------
@@ -2077,12 +2224,10 @@ TOOL_FIELDS = {"annotations": V2025_03, "title": V2025_06, "outputSchema": V2025
 SERVER_FIELDS = {"title": V2025_06, "description": V2025_11, "websiteUrl": V2025_11,
                  "icons": V2025_11}
 
-
 def fit(entry, since, version):
     """The fields that a client of that revision knows."""
     return {name: value for name, value in entry.items()
             if since.get(name, version) <= version}
-
 
 def check_name(name):
     """A name that every client accepts, or a ValueError that says how to get one."""
@@ -2091,7 +2236,6 @@ def check_name(name):
     advice = re.sub(r"[^A-Za-z0-9_-]+", "_", str(name)).strip("_")[:64] or "my_tool"
     raise ValueError(f"name: expected 1 to 64 letters, digits, _ or -, got {name!r}; "
                      f"pass name={advice!r}")
-
 
 def usable(schema, where):
     """A schema that clients take -> the function that checks values against it."""
@@ -2103,7 +2247,6 @@ def usable(schema, where):
     except SchemaError as error:
         raise ValueError(f"{where}: {error}") from None
 
-
 class Tool:
     """A function, its schemas, and its entry in tools/list."""
 
@@ -2112,8 +2255,7 @@ class Tool:
         self.fn = fn
         self.name = check_name(name or getattr(fn, "__name__", type(fn).__name__))
         where = f"tool {self.name!r}"
-        self.signature = signature_of(fn, Context, where=where,
-                                      explicit_schema=input_schema)
+        self.signature = Signature(fn, Context, where, input_schema)
         self.is_async = function_behind(fn).__code__.co_flags & CO_COROUTINE
         self.timeout, self.serial, self.coerce = timeout, serial, coerce
         self.input_schema = self.signature.schema
@@ -2138,11 +2280,11 @@ class Tool:
 
     def arguments(self, given, coerce_all):
         """What the client sent -> (args, kwargs).  Raises ValueError with all problems."""
-        ready = self.signature.prepare(given)
-        problems = self.check_input(ready, "arguments")
+        given = self.signature.prepare(given)
+        problems = self.check_input(given, "arguments")
         if problems and (self.coerce or coerce_all):
             given = coerce(given, self.input_schema, lambda v, s: not validate(v, s))
-            problems = self.check_input(self.signature.prepare(given), "arguments")
+            problems = self.check_input(given, "arguments")
         if problems:
             raise ValueError("\n".join(problems))
         return self.signature.bind(given)
@@ -2159,11 +2301,9 @@ class Tool:
         result = {"content": [block_of(value)]}
         return {**result, "structuredContent": value} if version >= V2025_06 else result
 
-
 def error_result(message):
     """A failure that the model is meant to read."""
     return {"content": [text(message)], "isError": True}
-
 
 class Background:
     """One event loop on one thread for all `async def` handlers, made on first use."""
@@ -2191,14 +2331,12 @@ class Background:
         call.on_cancel(future.cancel)
         return future.result()
 
-
 def call_handler(session, call, record, args, kwargs):
     """Call user code, on this thread or on the event loop."""
     if record.signature.context:
         kwargs[record.signature.context] = Context(session, call, record.is_async)
     value = call.run(record.fn, args, kwargs)
     return Background.run(call, value) if hasattr(value, "__await__") else value
-
 
 # ----------------------------------------------------------------------------------
 # 14. Lifecycle: the states of a session, as data
@@ -2223,14 +2361,12 @@ LEGAL = {  # state -> what may be called in it, and what to do about all else
     SHUTDOWN: (set(), "this session is over"),
 }
 
-
 class Client:
     """Whom a request comes from, as far as that request may know."""
 
     def __init__(self, version=NEWEST_HANDSHAKE, capabilities=(), info=()):
         self.version = version
         self.capabilities, self.info = dict(capabilities), dict(info)
-
 
 # ----------------------------------------------------------------------------------
 # 15. Session: the methods of the protocol
@@ -2239,7 +2375,6 @@ class Client:
 # on the crew's time, because user code is involved.
 # ----------------------------------------------------------------------------------
 
-
 def param(call, name, kind, default=...):
     """params[name], of that type; without a default it has to be there."""
     value = call.params.get(name, default)
@@ -2247,7 +2382,6 @@ def param(call, name, kind, default=...):
         return value
     words = {str: "a string", dict: "an object"}
     raise RpcError(INVALID_PARAMS, f"{name}: expected {words[kind]}, got {show(value)}")
-
 
 def initialize(session, call):
     if call.batch is not None:
@@ -2262,15 +2396,12 @@ def initialize(session, call):
             "serverInfo": fit(session.server.info, SERVER_FIELDS, version),
             **compact(instructions=session.server.instructions)}
 
-
 def initialized(session, call):
     session.enter("initialized")
     return {}
 
-
 def ping(session, call):
     return {}
-
 
 def page(session, call, kind, entries):
     """One page of a list.  A cursor names the last entry seen, and its place in case
@@ -2293,10 +2424,8 @@ def page(session, call, kind, entries):
         result["nextCursor"] = as_base64(mark.encode())
     return result
 
-
 def tools_list(session, call):
     return page(session, call, "tools", list(session.server.tools.values()))
-
 
 def failure_text(session, call, what, error):
     """A sentence for the client; the traceback goes to stderr.  Masked if asked for."""
@@ -2308,7 +2437,6 @@ def failure_text(session, call, what, error):
     reference = os.urandom(4).hex()
     log_traceback(f"{what} failed (reference {reference})")
     return f"{what} failed: internal error (reference {reference})"
-
 
 def run_tool(session, call, tool, given):
     """The work of tools/call: check, call, convert.  Each failure has its outcome."""
@@ -2330,7 +2458,6 @@ def run_tool(session, call, tool, given):
     except BaseException as error:  # SystemExit too: the call ends, the server does not
         return error_result(failure_text(session, call, f"Tool {tool.name!r}", error))
 
-
 def tools_call(session, call):
     server = session.server
     name, given = param(call, "name", str), param(call, "arguments", dict, {})
@@ -2345,7 +2472,6 @@ def tools_call(session, call):
             f"Tool {name!r} timed out after {call.timeout:g} s and was stopped")}
     return partial(run_tool, session, call, tool, given)
 
-
 # To add a method: a function above and a row here.
 METHODS = {
     "initialize": initialize,
@@ -2355,7 +2481,6 @@ METHODS = {
     "tools/list": tools_list,
     "tools/call": tools_call,
 }
-
 
 class Session:
     """One conversation: its state, its client, and the rules that follow from both."""
@@ -2397,7 +2522,6 @@ class Session:
         if self.state == OPERATING and kind in self.offered and self.connection:
             self.connection.notify(f"notifications/{kind}/list_changed")
 
-
 def answer(session, message, in_batch=False):
     """One decoded message -> its response, or None; a list of them for a batch."""
     if isinstance(message, list) and message and not in_batch:
@@ -2418,7 +2542,6 @@ def answer(session, message, in_batch=False):
             outcome = attempt(outcome)
     return {"jsonrpc": "2.0", "id": message.id, **outcome}
 
-
 # ==================================================================================
 # Part IV.  The front door.
 # ==================================================================================
@@ -2432,7 +2555,6 @@ def answer(session, message, in_batch=False):
 # and a client that does not read its stderr cannot block anybody.
 # ----------------------------------------------------------------------------------
 
-
 def flush_streams():
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -2440,14 +2562,12 @@ def flush_streams():
         except (OSError, ValueError, AttributeError):  # broken, closed, or none at all
             pass
 
-
 def private_copy(descriptor):
     """A duplicate that child processes do not inherit; of nothing, if it is closed."""
     try:
         return os.dup(descriptor)
     except OSError:
         return os.open(os.devnull, os.O_RDWR)
-
 
 class StandardIO:
     """with StandardIO() as io: ... io.reader, io.writer ...
@@ -2530,15 +2650,12 @@ class StandardIO:
         self._dropped += len(data)
         return True
 
-
 # ----------------------------------------------------------------------------------
 # 17. Server: register, serve, run
 # ----------------------------------------------------------------------------------
 
-
 class Stopped(BaseException):
     """A signal asks us to end: Stopped(exit code)."""
-
 
 def stop_on_signals():
     """Have SIGINT and SIGTERM raise Stopped in the main thread, a second one exit.
@@ -2558,7 +2675,6 @@ def stop_on_signals():
         for number in mine:
             signal.signal(number, stop)
 
-
 def end_process(code):
     """Exit without waiting for threads that will not end."""
     import atexit
@@ -2567,7 +2683,6 @@ def end_process(code):
     finally:
         flush_streams()
         os._exit(code)
-
 
 class Server:
     """A set of tools, and the ways to offer it.
@@ -2728,16 +2843,13 @@ class Server:
         if code or alive or not all_back:
             end_process(code)
 
-
 default_server = Server()
 register = default_server.register
 run = default_server.run
 
-
 # ----------------------------------------------------------------------------------
 # 18. Demo: what runs when no file is given
 # ----------------------------------------------------------------------------------
-
 
 def demo():
     """A server that shows each feature once."""
@@ -2757,11 +2869,9 @@ def demo():
 
     return server
 
-
 # ----------------------------------------------------------------------------------
 # 19. Command line
 # ----------------------------------------------------------------------------------
-
 
 def main():
     """python mcp_server.py: serve the demo."""
@@ -2770,7 +2880,6 @@ def main():
               "reads\nJSON-RPC messages, one a line; Ctrl-D ends it. Try this one:\n"
               '{"jsonrpc": "2.0", "id": 1, "method": "ping"}', file=sys.stderr)
     demo().run()
-
 
 if __name__ == "__main__":
     main()
