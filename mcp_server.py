@@ -1478,19 +1478,23 @@ def validate(value: object, schema, path: str = "value") -> list[str]:
 # 10. Hints: type -> schema, JSON -> Python
 #
 # A hint says what JSON a client may send, and which Python value the function wants.
-# So every hint becomes a plan (schema, load, nullable); load is None where the JSON
-# value is passed on as it is, and otherwise gets values that fit the schema:
+# So every hint becomes a plan (schema, load); load is None where the JSON value is
+# passed on as it is, and otherwise gets values that fit the schema:
 #
-#     plan_of(date)      -> ({"type": "string", "format": "date"}, load, False)
+#     plan_of(date)      -> ({"type": "string", "format": "date"}, load)
 #     load("2026-05-01") -> date(2026, 5, 1);  load("soon") -> ValueError
 #
 # Clients drop tools whose schemas they do not understand, so these have no $ref and no
 # null: what may be None is not required, and a null that comes is taken for nothing.
+# That it may is known to us alone: its schema is a Nullable, a dict like any other.
 # To add a type: a row in LEAVES, or, if it has parts, a function and a row in FORMS.
 # ----------------------------------------------------------------------------------
 
 MISSING = object()  # no default
 OPTIONAL = object()  # no default that could be shown, yet it may be left out
+
+class Nullable(dict):
+    """The schema of a value that may also be null."""
 
 class HintError(TypeError):
     """A hint that no portable schema expresses; says what to write instead."""
@@ -1502,8 +1506,8 @@ def from_iso(cls, value):
     return cls.fromisoformat(re.sub("[zZ]$", "+00:00", value))  # 3.10 does not know Z
 
 def from_base64(cls, value):
-    from binascii import a2b_base64
-    return a2b_base64(value.encode("ascii"))
+    from base64 import b64decode
+    return b64decode(value, validate=True)
 
 TEXT = {"type": "string"}
 LEAVES = {  # a type without parts -> (schema, load(type, value))
@@ -1519,7 +1523,7 @@ LEAVES = {  # a type without parts -> (schema, load(type, value))
     "datetime.time": ({**TEXT, "format": "time"}, from_iso),
     "datetime.timedelta": ({"type": "number", "title": "seconds"},
                            lambda cls, value: cls(seconds=value)),
-    "pathlib.Path": ({**TEXT, "format": "path"}, construct),
+    "pathlib.Path": (TEXT, construct),
     "uuid.UUID": ({**TEXT, "format": "uuid"}, construct),
     "decimal.Decimal": ({"anyOf": [{"type": "number"}, TEXT]},
                         lambda cls, value: cls(str(value))),
@@ -1533,7 +1537,7 @@ def leaf_plan(cls, schema, load):
             what = schema.get("format") or schema.get("contentEncoding") or cls.__name__
             raise ValueError(f"expected {what}, got {show(value)}") from None
 
-    return dict(schema), load and convert, False
+    return dict(schema), load and convert
 
 def load_each(parts, load_of):
     """{step: loaded value}; one ValueError lists all problems, each with its path."""
@@ -1550,12 +1554,12 @@ def load_each(parts, load_of):
         raise ValueError("\n".join(problems))
     return loaded
 
-def checked(schema, load, nullable):
+def checked(schema, load):
     """A load that validates by itself, for where the schema around it is wider."""
     check = prepare(schema)
 
     def convert(value):
-        if value is None and nullable:
+        if value is None and isinstance(schema, Nullable):
             return None
         problems = check(value, "")
         if problems:
@@ -1566,17 +1570,19 @@ def checked(schema, load, nullable):
 
 # Types with parts: a function of the hint, what its brackets hold, and plan(part).
 
-def element(plan):
-    """(schema, load) of an item: one that may be null is {}, and checks itself."""
-    schema, load, nullable = plan
-    return ({}, checked(*plan)) if nullable else (schema, load)
+def element(schema, load):
+    """The plan of an item: one that may be null is {}, and checks itself."""
+    return ({}, checked(schema, load)) if isinstance(schema, Nullable) else (schema, load)
+
+def extend(schema, **more):
+    return type(schema)({**schema, **more})
 
 def union_plan(hint, args, plan):
     """int | str -> anyOf; the first branch that fits gets the value."""
     plans = [plan(arg) for arg in args if arg is not type(None)]
-    nullable = len(plans) < len(args) or any(branch[2] for branch in plans)
+    kind = Nullable if len(plans) < len(args) else dict
     if len(plans) == 1:
-        return (*plans[0][:2], nullable)
+        return kind(plans[0][0]), plans[0][1]
     plans.sort(key=lambda branch: branch[0].get("type") == "number")  # 1 is an int first
     loads = [checked(*branch) for branch in plans]
 
@@ -1589,8 +1595,8 @@ def union_plan(hint, args, plan):
                 refusals.append(str(error).replace("\n", "; "))
         raise ValueError(" or ".join(refusals))
 
-    converts = any(branch[1] for branch in plans)
-    return {"anyOf": [branch[0] for branch in plans]}, converts and load or None, nullable
+    schema = kind(anyOf=[branch[0] for branch in plans])
+    return schema, load if any(branch[1] for branch in plans) else None
 
 def choice_plan(choices):
     """[("red", Color.RED), ...]: what comes in, and what it stands for."""
@@ -1600,8 +1606,9 @@ def choice_plan(choices):
     def load(value):
         return next(meaning for known, meaning in choices if same(known, value))
 
-    typed = {"type": kinds.pop()} if len(kinds) == 1 else {}
-    return {**typed, "enum": values}, load, len(values) < len(choices)
+    schema = Nullable() if len(values) < len(choices) else {}
+    return extend(schema, **({"type": kinds.pop()} if len(kinds) == 1 else {}),
+                  enum=values), load
 
 def literal_plan(hint, args, plan):
     return choice_plan([(plain(arg), arg) for arg in args])
@@ -1614,12 +1621,18 @@ def enum_plan(hint, args, plan):
 def array_plan(build):
     """The form of list[T], set[T] and tuple[T, ...]."""
     def form(hint, args, plan):
-        items, load = element(plan(args[0] if args else object))
-        unique = {"uniqueItems": True} if build in (set, frozenset) else {}
-        if load is None and build is list:
-            return {"type": "array", "items": items}, None, False
-        return {"type": "array", "items": items, **unique}, lambda value: build(
-            load_each(enumerate(value), lambda i: load).values()), False
+        items, load = element(*plan(args[0] if args else object))
+        schema = {"type": "array", "items": items}
+        if build in (set, frozenset):
+            schema["uniqueItems"] = True
+
+        def convert(value):
+            try:
+                return build(load_each(enumerate(value), lambda i: load).values())
+            except TypeError:  # a set of lists
+                raise ValueError(f"expected items for a {build.__name__}") from None
+
+        return schema, None if load is None and build is list else convert
 
     return form
 
@@ -1627,23 +1640,22 @@ def tuple_plan(hint, args, plan):
     """tuple[int, str]: clients know no prefixItems, so load checks each place."""
     if not args or args[-1] is ...:
         return array_plan(tuple)(hint, args[:1], plan)
-    plans = [plan(arg) for arg in args]
-    loads, kinds = [checked(*part) for part in plans], []
-    for schema, _ in map(element, plans):
+    plans, kinds = [plan(arg) for arg in args], []
+    for schema, _ in (element(*part) for part in plans):
         if schema not in kinds:
             kinds.append(schema)
-    return ({"type": "array", "items": kinds[0] if len(kinds) == 1 else {"anyOf": kinds},
-             "minItems": len(args), "maxItems": len(args)},
-            lambda value: tuple(load_each(enumerate(value), loads.__getitem__).values()),
-            False)
+    loads = [checked(*part) for part in plans]
+    items = {} if {} in kinds else kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+    return ({"type": "array", "items": items, "minItems": len(args), "maxItems": len(args)},
+            lambda value: tuple(load_each(enumerate(value), loads.__getitem__).values()))
 
 def dict_plan(hint, args, plan):
-    if args and args[0] is not str:
+    if args and plan(args[0])[0] not in (TEXT, {}):
         raise HintError(f"{hint}: JSON's keys are strings; write dict[str, ...]")
-    schema, load = element(plan(args[1] if args else object))
+    schema, load = element(*plan(args[1] if args else object))
     return ({"type": "object", "properties": {}, "required": [],
              "additionalProperties": schema or True},
-            load and (lambda value: load_each(value.items(), lambda name: load)), False)
+            load and (lambda value: load_each(value.items(), lambda name: load)))
 
 LIMITS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum",
           "lt": "exclusiveMaximum", "multiple_of": "multipleOf", "pattern": "pattern",
@@ -1652,22 +1664,22 @@ LIMITS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum",
 
 def annotated_plan(hint, args, plan):
     """Annotated[int, "text", Ge(1)]: a note is a text, or has attributes of LIMITS."""
-    schema, load, nullable = plan(hint.__origin__)
+    schema, load = plan(hint.__origin__)
     length = {"array": "Items", "object": "Properties"}.get(schema.get("type"), "Length")
     for note in hint.__metadata__:
         if isinstance(note, str):
-            schema = {**schema, "description": note}
+            schema = extend(schema, description=note)
         for part in (note, *getattr(note, "metadata", ())):  # pydantic's Field has parts
             for attribute, keyword in LIMITS.items():
                 limit = getattr(part, attribute, None)
                 if isinstance(limit, (str, int, float)):
-                    schema = {**schema, keyword.replace("Length", length): limit}
-    return schema, load, nullable
+                    schema = extend(schema, **{keyword.replace("Length", length): limit})
+    return schema, load
 
-def inline_refs(schema, definitions, parents=()):
-    """{"$defs": {"A": X}, "items": {"$ref": "#/$defs/A"}} -> {"items": X}"""
+def portable(schema, definitions, parents=()):
+    """A schema that somebody else made, without $ref and null; see the tests."""
     if isinstance(schema, list):
-        return [inline_refs(part, definitions, parents) for part in schema]
+        return [portable(part, definitions, parents) for part in schema]
     if not isinstance(schema, dict):
         return schema
     name = schema.get("$ref", "").rpartition("/")[2]
@@ -1675,8 +1687,20 @@ def inline_refs(schema, definitions, parents=()):
         raise HintError(f"{name} contains itself; write dict or list for the inner one")
     if name:
         schema, parents = {**definitions[name], **schema}, (*parents, name)
-    return {key: inline_refs(part, definitions, parents) for key, part in schema.items()
-            if key not in ("$ref", "$defs", "$schema", "discriminator")}
+    result = {key: portable(part, definitions, parents) for key, part in schema.items()
+              if key not in ("$ref", "$defs", "$schema", "discriminator")
+              and (key, part) != ("default", None)}
+    branches = [part for part in result.get("anyOf", ()) if part != {"type": "null"}]
+    if len(branches) < len(result.get("anyOf", ())):
+        del result["anyOf"]
+        extra = branches[0] if len(branches) == 1 else {"anyOf": branches}
+        return Nullable({**extra, **result})
+    if result.get("type") == "object":
+        fields = result.setdefault("properties", {})
+        result.setdefault("additionalProperties", not fields)
+        result["required"] = [field for field in result.get("required", ())
+                              if not isinstance(fields.get(field), Nullable)]
+    return result
 
 def model_plan(hint, args, plan):
     """A class that brings its own schema and check, as pydantic's models do."""
@@ -1687,18 +1711,18 @@ def model_plan(hint, args, plan):
             raise ValueError(" ".join(str(error).split())) from None
 
     schema = hint.model_json_schema()
-    return inline_refs(schema, schema.get("$defs", {})), load, False
+    return portable(schema, schema.get("$defs", {})), load
 
 # Hints as they are written
 
 def word_of(hint):
     """list[int] -> "builtins.list", Optional[int] -> "typing.Union" """
-    for thing in (getattr(hint, "__origin__", hint), type(hint)):
-        name = getattr(thing, "__name__", None) or getattr(thing, "_name", None)
-        if name:
-            module = str(thing.__module__).partition(".")[0]
-            return module.replace("typing_extensions", "typing") + "." + name
-    return ""
+    thing = getattr(hint, "__origin__", hint)
+    name = getattr(thing, "__name__", None) or getattr(thing, "_name", None)
+    if not name:  # int | str itself has no name
+        return "typing.Union" if type(hint).__name__ == "UnionType" else ""
+    module = str(thing.__module__).partition(".")[0]
+    return module.replace("typing_extensions", "typing") + "." + name
 
 def compile_hint(source):
     """A hint as code, with int | None as Union[int, None]: Python 3.9 has only that."""
@@ -1771,24 +1795,36 @@ def record_rows(cls, scope):
         rows.append((name, hint, MISSING if needed else OPTIONAL))
     return rows
 
+def as_default(value):
+    """A default as it stands in the schema: Color.RED -> "red"."""
+    try:
+        if hasattr(value, "_value_") and not isinstance(value.value, (str, int, float)):
+            return value.name
+        if value != value:
+            raise ValueError("NaN")
+        return plain(value)
+    except (TypeError, ValueError):
+        raise HintError(f"the default {value!r:.60} is not JSON; use None and set it "
+                        "inside the function") from None
+
 def plan_fields(kind, rows, about, plan):
     """-> (schema, {name: load}, {name: None} for what is None when it is left out)."""
     fields, required, loads, absent = {}, [], {}, {}
     for name, hint, default in rows:
         try:
-            schema, load, nullable = plan(hint)
-            if default not in (MISSING, OPTIONAL, None):
-                schema = {**schema, "default": plain(default)}
-        except (TypeError, ValueError) as error:
-            if not isinstance(error, HintError):
-                error = f"the default {default!r:.60} is not JSON; use None and set it inside"
+            schema, load = plan(hint)
+            if default is None:
+                schema = Nullable(schema)
+            elif default is not MISSING and default is not OPTIONAL:
+                schema = extend(schema, default=as_default(default))
+        except HintError as error:
             raise HintError(f"{kind} {name!r}: {error}") from None
-        if default is MISSING and nullable:
+        if default is MISSING and isinstance(schema, Nullable):
             absent[name] = None
         elif default is MISSING:
             required.append(name)
         if name in about:
-            schema = {"description": about[name], **schema}
+            schema = extend(schema, description=schema.get("description", about[name]))
         fields[name], loads[name] = schema, load
     return {"type": "object", "properties": fields, "required": required,
             "additionalProperties": False}, loads, absent
@@ -1806,15 +1842,15 @@ def record_plan(cls, args, plan):
         try:
             return cls(**parts)
         except Exception as error:  # the class's own checks, as in __post_init__
-            raise ValueError(describe(error)) from None
+            raise ValueError(" ".join(str(error).split())) from None
 
-    return schema, load, False
+    return schema, load
 
 def first_plan(hint, args, plan):
     return plan(args[0])
 
 FORMS = {
-    "typing.Union": union_plan, "types.UnionType": union_plan,
+    "typing.Union": union_plan,
     "typing.Literal": literal_plan, "builtins.tuple": tuple_plan,
     "typing.Required": first_plan, "typing.NotRequired": first_plan,
     "builtins.list": array_plan(list), "collections.Sequence": array_plan(list),
@@ -1835,7 +1871,7 @@ def plan_of(hint, scope=None, parents=()):
     hint = resolve(hint, scope or {})
     name, word = getattr(hint, "__name__", hint), word_of(hint)
     if hint is type(None):
-        return {"enum": []}, None, True  # nothing but null, which is not spoken of
+        return Nullable(type="null"), None
     if hint in parents:
         raise HintError(f"{name} contains itself; write dict or list for the inner one")
     form = next((MARKS[mark] for mark in MARKS if hasattr(hint, mark)), FORMS.get(word))
@@ -1888,7 +1924,7 @@ def parameters_of(fn):
             for p in inspect.signature(fn).parameters.values()]
 
 def without_nulls(value, schema):
-    """{"a": 1, "b": None} -> {"a": 1}, where the schema knows b and does not require it."""
+    """{"a": 1, "b": None} -> {"a": 1}, where b is Nullable."""
     if type(value) not in (list, dict) or not isinstance(schema, dict):
         return value
     for branch in schema.get("anyOf", ()):
@@ -1896,10 +1932,9 @@ def without_nulls(value, schema):
     if type(value) is list:
         return [without_nulls(item, schema.get("items")) for item in value]
     fields, others = schema.get("properties", {}), schema.get("additionalProperties")
-    required = schema.get("required", ())
     return {name: without_nulls(item, fields.get(name, others))
             for name, item in value.items()
-            if item is not None or name not in fields or name in required}
+            if item is not None or not isinstance(fields.get(name), Nullable)}
 
 class Signature:
     """How to call a function: validate prepare(arguments), then call it with bind."""
@@ -1918,25 +1953,42 @@ class Signature:
                 elif kind == "**":
                     self.open = True
                 else:
-                    rows.append((name, hint, default))
+                    shown = default if default is MISSING or not self.explicit else OPTIONAL
+                    rows.append((name, hint, shown))
                 if kind == "/":
                     self.positional.append((name, default))
             self.schema, self.loads, self.absent = plan_fields(
-                "parameter", rows, about, lambda hint: plan_of(hint, scope))
-            returned = resolve(inner.__annotations__.get("return"), scope)
+                "parameter", rows, about, lambda hint: self._plan(hint, scope))
         except (HintError, NameError) as error:
             raise HintError(f"{where}: {error}") from None
         if self.explicit:
             self.schema = explicit_schema
-        self.returns = None
-        if hasattr(returned, "__dataclass_fields__") or hasattr(returned, "__total__"):
-            self.returns = plan_of(returned, scope)[0]
+        self.returns = self._returns(inner.__annotations__.get("return"), scope)
+
+    def _plan(self, hint, scope):
+        try:
+            return plan_of(hint, scope)
+        except HintError:
+            if not self.explicit:
+                raise
+            return {}, None  # its schema says what comes; pass that on
+
+    @staticmethod
+    def _returns(hint, scope):
+        """The schema of a returned dataclass or TypedDict; others go out as text."""
+        try:
+            hint = resolve(hint, scope)
+            if hasattr(hint, "__dataclass_fields__") or hasattr(hint, "__total__"):
+                return plan_of(hint, scope)[0]
+        except HintError:
+            pass
+        return None
 
     def _hint(self, name, kind, hint, default, scope):
         if kind == "*" or kind == "**" and not self.explicit:
             raise HintError(f"parameter {kind}{name}: it does not say what it takes; write "
                             "a list or dict parameter, or pass input_schema for **")
-        if hint is not MISSING:
+        if hint is not MISSING and kind != "**":
             return resolve(hint, scope)
         if type(default) in (str, int, float, bool):
             return type(default)
@@ -1949,11 +2001,12 @@ class Signature:
         """{"a": 1, "b": None} -> {"a": 1} for f(a: int, b: int | None = None)"""
         return arguments if self.explicit else without_nulls(arguments, self.schema)
 
-    def bind(self, arguments):
+    def bind(self, arguments, nulls=()):
         """{"when": "2026-05-01"} -> ([], {"when": date(2026, 5, 1)})"""
         known = [pair for pair in arguments.items() if pair[0] in self.loads or self.open]
         try:
-            kwargs = {**self.absent, **load_each(known, self.loads.get)}
+            kwargs = {**self.absent, **dict.fromkeys(nulls),
+                      **load_each(known, self.loads.get)}
         except ValueError as error:
             raise ValueError(re.sub("(?m)^", "arguments", str(error))) from None
         args = [kwargs.pop(name, default) for name, default in self.positional]
@@ -1976,12 +2029,18 @@ def coerce(value, schema, valid):
     stay as they are."""
     if not isinstance(schema, dict) or valid(value, schema):
         return value
-    if isinstance(value, str) and not takes_text(schema):
+    if isinstance(value, str):
         try:
-            parsed = coerce(DECODER.decode(value), schema, valid)
+            parsed = DECODER.decode(value)
         except (ValueError, RecursionError):
             return value
+        if isinstance(parsed, str) or takes_text(schema):
+            return value
+        parsed = coerce(parsed, schema, valid)
         return parsed if valid(parsed, schema) else value
+    for branch in schema.get("anyOf", ()):
+        if valid(coerce(value, branch, valid), branch):
+            return coerce(value, branch, valid)
     if isinstance(value, list):
         return [coerce(item, schema.get("items"), valid) for item in value]
     if isinstance(value, dict):
@@ -2280,20 +2339,20 @@ class Tool:
 
     def arguments(self, given, coerce_all):
         """What the client sent -> (args, kwargs).  Raises ValueError with all problems."""
-        given = self.signature.prepare(given)
-        problems = self.check_input(given, "arguments")
+        ready = self.signature.prepare(given)
+        problems = self.check_input(ready, "arguments")
         if problems and (self.coerce or coerce_all):
-            given = coerce(given, self.input_schema, lambda v, s: not validate(v, s))
-            problems = self.check_input(given, "arguments")
+            ready = coerce(ready, self.input_schema, lambda v, s: not validate(v, s))
+            problems = self.check_input(ready, "arguments")
         if problems:
             raise ValueError("\n".join(problems))
-        return self.signature.bind(given)
+        return self.signature.bind(ready, given.keys() - ready.keys())
 
     def result(self, value, version):
         """What the function returned -> the result of tools/call."""
         if self.output_schema is None:
             return {"content": [fit_block(block, version) for block in blocks_of(value)]}
-        value = plain(value)
+        value = without_nulls(plain(value), self.output_schema)
         problems = self.check_output(value, "result")
         if problems:
             raise ToolError(f"Tool {self.name!r} broke its promise: what it returned does "
