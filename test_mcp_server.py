@@ -69,18 +69,19 @@ def cancel(id):
 
 def read_lines(descriptor, deadline):
     """Yield lines as they come; fail when the deadline passes first."""
-    buffer = b""
+    pieces = []
     while True:
-        while b"\n" not in buffer:
-            ready, _, _ = select.select([descriptor], [], [], max(0, deadline()))
-            assert ready, f"nothing came in time; so far {buffer[:200]!r}"
-            data = os.read(descriptor, 1 << 20)
-            if not data:
-                assert not buffer, f"half a line at the end: {buffer[:200]!r}"
-                return
-            buffer += data
-        line, _, buffer = buffer.partition(b"\n")
-        yield line
+        ready, _, _ = select.select([descriptor], [], [], max(0, deadline()))
+        assert ready, f"nothing came in time; so far {b''.join(pieces)[:200]!r}"
+        data = os.read(descriptor, 1 << 20)
+        if not data:
+            assert not pieces, f"half a line at the end: {b''.join(pieces)[:200]!r}"
+            return
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            yield b"".join([*pieces, line])
+            pieces = []
+        pieces += [rest] if rest else []
 
 
 def parse(line):
@@ -2642,3 +2643,41 @@ def test_every_method_of_the_table_occurs_in_a_conversation():
     tests = source("test_mcp_server.py")
     for method in mcp_server.METHODS:
         assert f'"{method}"' in tests, method
+
+
+# ----------------------------------------------------------------------- the README
+
+
+def fences(language):
+    """The fenced blocks of the README in that language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", source("README.md"), re.M | re.S)
+
+
+def test_the_readme_servers_run(tmp_path):
+    calls = {"server.py": [("add", {"a": 2, "b": 3}, "5")],
+             "slow.py": [("count", {"to": 0}, "counted to 0"),
+                         ("count", {"to": 500}, "at most 100")]}
+    for code in fences("python"):
+        name = code.splitlines()[0].lstrip("# ")
+        (tmp_path / name).write_text(code)
+        with Process(None, args=[str(tmp_path / name)]) as peer:
+            for number, (tool, arguments, says) in enumerate(calls.pop(name)):
+                assert says in peer.text(call(number, tool, **arguments))
+            assert peer.end()[:2] == (0, [])
+    assert not calls
+
+
+@posix
+def test_the_readme_transcript_is_what_one_sees():
+    command, = [block for block in fences("sh") if "mcp_server.py" in block]
+    command = command.replace("python3", sys.executable)
+    done = subprocess.run(["sh", "-c", command], cwd=HERE, capture_output=True, timeout=BOUND)
+    expected = fences("json")[1]
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert [parse(line) for line in done.stdout.splitlines()] == [
+        json.loads(line) for line in expected.splitlines()]
+
+
+def test_the_readme_config_is_json():
+    config = json.loads(fences("json")[0])
+    assert config["mcpServers"]["adder"]["args"][0].endswith("server.py")
