@@ -2911,60 +2911,34 @@ run = default_server.run
 # ----------------------------------------------------------------------------------
 
 def demo():
-def demo():
-    """A server that shows each feature once."""
-    """A server that shows each feature once."""
+    """A small server to try things with."""
     server = Server("demo", __version__, title="mcp_server.py demo",
-    server = Server("demo", __version__, title="mcp_server.py demo",
-                    instructions="Try add, then wait, and cancel it.")
                     instructions="Try add, then wait, and cancel it.")
 
     @server.register(annotations={"readOnlyHint": True})
-    @server.register(annotations={"readOnlyHint": True})
-    def add(a: float, b: float) -> float:
     def add(a: float, b: float) -> float:
         """Add two numbers."""
-        """Add two numbers."""
-        return a + b
         return a + b
 
     @server.register
-    @server.register
-    def wait(seconds: float, ctx: Context) -> str:
     def wait(seconds: float, ctx: Context) -> str:
         """Wait for some seconds; cancel it to see it stop at once."""
-        """Wait for some seconds; cancel it to see it stop at once."""
         ctx.sleep(seconds)
-        ctx.sleep(seconds)
-        return f"waited {seconds:g} s"
         return f"waited {seconds:g} s"
 
     return server
-    return server
 
 # ----------------------------------------------------------------------------------
-# ----------------------------------------------------------------------------------
-# 19. Command line
-# 19. Command line
-# ----------------------------------------------------------------------------------
+# 19. Command line: for people
 # ----------------------------------------------------------------------------------
 
 def main():
-def main():
-    """python mcp_server.py: serve the demo."""
     """python mcp_server.py: serve the demo."""
     if sys.stdin.isatty():
-    if sys.stdin.isatty():
-        print("This is an MCP server, made to be started by a client such as Claude. It "
         print("This is an MCP server, made to be started by a client such as Claude. It "
               "reads\nJSON-RPC messages, one a line; Ctrl-D ends it. Try this one:\n"
-              "reads\nJSON-RPC messages, one a line; Ctrl-D ends it. Try this one:\n"
               '{"jsonrpc": "2.0", "id": 1, "method": "ping"}', file=sys.stderr)
-              '{"jsonrpc": "2.0", "id": 1, "method": "ping"}', file=sys.stderr)
-    demo().run()
     demo().run()
 
 if __name__ == "__main__":
-if __name__ == "__main__":
-    main()
     main()
