@@ -640,6 +640,15 @@ class Batch:
                 return None
             return b"[" + b",".join(self._lines) + b"]\n"
 
+class Question:
+    """A request of ours, until the client has answered it."""
+
+    def __init__(self, method):
+        self.id = None
+        self.method = method
+        self.answered = threading.Event()
+        self.result = self.error = None
+
 class Connection:
     """A JSON-RPC peer on two binary streams.
 
@@ -648,8 +657,8 @@ class Connection:
     on_notification(method, params)
     on_end()                         nothing more will come
 
-    For its owner: start, wait, finish, end.  For handlers: notify, cancel, set_alarm,
-    settle.
+    For its owner: start, wait, finish, end.  For handlers: notify, ask, answer_to,
+    cancel, set_alarm, settle.
     """
 
     def __init__(self, reader, writer, on_request, on_notification, on_end, *, lane,
@@ -660,10 +669,12 @@ class Connection:
         self._on_end = on_end
         self._crew = Crew(self._receive, self._check_alarms, max_workers)
         self._lane = lane
-        self._lock = threading.Lock()  # guards the next three
+        self._lock = threading.Lock()  # guards the next five
         self._in_flight = {}           # Call.key -> Call: may still be answered
         self._stopped = set()          # Calls that may not, whose thread is not back
         self._unsettled = 0            # Calls in flight or being answered right now
+        self._questions = {}           # id -> Question
+        self._last_question = 0
         self._ended = threading.Event()
         self._settled = threading.Event()
 
@@ -700,6 +711,9 @@ class Connection:
             if self._ended.is_set():
                 return
             self._ended.set()
+            questions = list(self._questions.values())
+        for question in questions:  # nobody is left to answer them
+            question.answered.set()
         self._on_end()
 
     # -- for handlers
@@ -714,6 +728,37 @@ class Connection:
         with call.gate:  # no interrupt can tear the line, no answer can come between
             if self._in_flight.get(call.key) is call:
                 self._writer.write_line(line)
+
+    def ask(self, method, params, call):
+        """Send a request to the client -> the Question, for answer_to."""
+        question = Question(method)
+        with self._lock:
+            self._last_question = question.id = self._last_question + 1
+            self._questions[question.id] = question  # first: the answer may be quick
+            if self._ended.is_set():
+                question.answered.set()
+        call.on_cancel(question.answered.set)
+        line = encode({"jsonrpc": "2.0", "id": question.id, "method": method,
+                       "params": params})
+        with call.gate:
+            self._writer.write_line(line)
+        return question
+
+    def answer_to(self, question, call, timeout):
+        """Wait for the client's result; raise what it, or the silence, means."""
+        question.answered.wait(timeout)
+        call.wakers.remove(question.answered.set)
+        if self._questions.pop(question.id, None) and not self._ended.is_set():
+            with call.gate:  # it came to nothing: say that we no longer wait
+                self.notify("notifications/cancelled", {"requestId": question.id})
+        if call.cancelled:
+            raise Cancelled
+        if question.error is not None:
+            raise question.error
+        if question.result is None:
+            why = "is gone" if self._ended.is_set() else f"was silent for {timeout:g} s"
+            raise ToolError(f"{question.method}: no answer, the client {why}")
+        return question.result
 
     def cancel(self, id):
         """The client no longer wants this answer; unknown and finished ids are fine."""
@@ -772,10 +817,23 @@ class Connection:
         if isinstance(message, Notification):
             log("debug", f"<- {message.method}", message.params)
             attempt(partial(self._on_notification, message.method, message.params))
+        elif isinstance(message, Response):
+            self._settle_question(message)
         elif isinstance(message, Malformed):
             log("debug", f"<- refused: {message.error.message}")
             self._reply(message.id, batch, {"error": message.error.as_json()})
         return None
+
+    def _settle_question(self, response):
+        question = self._questions.pop(response.id, None) if is_id(response.id) else None
+        if question is None:  # late, or never asked
+            return
+        if response.error is not None:
+            error = response.error if isinstance(response.error, dict) else {}
+            question.error = ToolError(
+                f"{question.method}: the client refused: {error.get('message', 'no reason')}")
+        question.result = response.result if isinstance(response.result, dict) else {}
+        question.answered.set()
 
     def _begin(self, call):
         if debugging():

@@ -10,6 +10,7 @@ import datetime as dt
 import decimal
 import enum
 import functools
+import importlib
 import io
 import json
 import os
@@ -1887,10 +1888,9 @@ def test_string_annotations_are_read(tmp_path):
         """))
     sys.path.insert(0, str(tmp_path))
     try:
-        import late
+        late = importlib.import_module("late")
     finally:
         sys.path.remove(str(tmp_path))
-        sys.modules.pop("late", None) and sys.modules.setdefault("late", late)
     p = obj(["n"], x=INT, n=arr({"anyOf": [INT, STR]}))
     assert tool_schema(late.f) == obj(["a"], a=INT, p=p, d=obj(p=p))
     server = tool_server(late.f)
