@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
-    "register", "run", "Server", "Context",
+    "register", "resource", "prompt", "run", "Server", "Context",
     "text", "image", "audio", "embedded", "link",
     "schema_of", "validate", "ToolError", "RpcError", "Cancelled",
     "PROTOCOL_VERSIONS", "__version__",
@@ -89,7 +89,7 @@ NEWEST_HANDSHAKE = "2025-11-25"
 V2025_03, V2025_06, V2025_11 = "2025-03-26", "2025-06-18", "2025-11-25"
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
-INVALID_PARAMS, INTERNAL_ERROR = -32602, -32603
+INVALID_PARAMS, INTERNAL_ERROR, RESOURCE_NOT_FOUND = -32602, -32603, -32002
 
 MAX_LINE = 16 * 2**20     # bytes of one message; a longer one is refused, never held
 MAX_IN_FLIGHT = 100_000   # requests read and not yet answered; more are refused
@@ -99,6 +99,9 @@ TICK = 0.001              # seconds a call may keep the thread that reads
 GRACE = 0.2               # seconds a cancelled handler has before it is interrupted
 INTERRUPTS = 5            # how often it is interrupted before it is given up
 DRAIN = 1.0               # seconds at the end of input to answer what was asked
+HEARTBEAT = 15.0          # seconds between signs of life from a long call
+PATIENCE = 600.0          # seconds that a question waits for the client's user
+MAX_COMPLETIONS = 100     # by the specification
 FOREVER = float("inf")
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert",
@@ -377,7 +380,9 @@ class Call:
         self.gate = threading.Lock()  # guards stage, the next two, and what it sends
         self.thread = None            # where user code runs for it, while it does
         self.interrupts = 0
-        self.client = None            # who asks: filled in by Part III
+        self.client = None            # who asks: filled in by Part III, as are
+        self.progress = None          # where its progress goes, if it wants to know,
+        self.heartbeat = None         # and how often it wants to hear
 
     def on_cancel(self, waker):
         """Have waker called when this call is cancelled: now, if it already was."""
@@ -2190,6 +2195,15 @@ def blocks_of(value):
         return [block_of(item) for item in value]
     return [block_of(value)]
 
+def messages_of(value):
+    """What a prompt returned -> messages: "Hi" -> [{"role": "user", "content": ...}]."""
+    messages = []
+    for item in value if isinstance(value, (list, tuple)) else [value]:
+        if not (isinstance(item, dict) and "role" in item):
+            item = {"role": "user", "content": item}
+        messages.append({**item, "content": block_of(item["content"])})
+    return messages
+
 def fit_block(block, version):
     """A block for a client of that revision: what it cannot know is sent as what it can."""
     if block["type"] == "audio" and version < V2025_03:
@@ -2237,6 +2251,92 @@ def kill_tree(process):
                            capture_output=True)
     except OSError:  # it is gone already
         pass
+
+class Progress:
+    """The progress of one call: strictly increasing, and never without a token."""
+
+    def __init__(self, connection, call, token):
+        self._connection, self._call, self._token = connection, call, token
+        self._lock = threading.Lock()  # guards the next two, and the order of sending
+        self._last, self._total = None, None
+
+    def report(self, progress, total=None, message=None):
+        with self._lock:
+            if self._last is not None and not progress > self._last:
+                return  # the specification wants it to increase
+            self._last, self._total = progress, total
+            fields = compact(progress=progress, total=total)
+            if message is not None and self._call.client.version >= V2025_03:
+                fields["message"] = str(message)
+            self._connection.notify(
+                "notifications/progress", {"progressToken": self._token, **fields}, self._call)
+
+    def beat(self, call, now):
+        """A sign of life, for clients that give up on silence: a hair more progress."""
+        last, total = self._last or 0, self._total
+        self.report(last + 1e-6 * max(1, abs(last)), total, "still running")
+        return now + call.heartbeat
+
+# What a question needs the client to have declared.
+CAPABILITY_FOR = {"elicitation/create": "elicitation", "roots/list": "roots",
+                  "sampling/createMessage": "sampling"}
+
+def missing_capability(method, params, declared):
+    """The capabilities that a client lacks for a question, or None."""
+    name = CAPABILITY_FOR.get(method)
+    if name is None:
+        raise ValueError(f"ask: expected one of {', '.join(CAPABILITY_FOR)}, got {method!r}")
+    has = declared.get(name)
+    if not isinstance(has, dict):
+        return {name: {"url": {}} if params.get("mode") == "url" else {}}
+    if name == "elicitation" and has and params.get("mode", "form") not in has:
+        return {name: {params.get("mode", "form"): {}}}
+    if name == "elicitation" and not has and params.get("mode") == "url":
+        return {name: {"url": {}}}
+    if name == "sampling" and {"tools", "toolChoice"} & set(params) and "tools" not in has:
+        return {name: {"tools": {}}}
+    return None
+
+def fit_form(schema, version):
+    """A form that a client of that revision knows (2025-06-18 has fewer fields)."""
+    form = {key: schema[key] for key in ("type", "properties", "required") if key in schema}
+    if version >= V2025_11:
+        return form
+    fields = {}
+    for name, field in form.get("properties", {}).items():
+        field = dict(field)
+        if "oneOf" in field:
+            choices = field.pop("oneOf")
+            field["enum"] = [choice["const"] for choice in choices]
+            field["enumNames"] = [choice["title"] for choice in choices]
+        if field.get("type") != "boolean":
+            field.pop("default", None)
+        if field.get("type") != "array":  # no choice of several before 2025-11-25
+            fields[name] = field
+    required = [name for name in form.get("required", ()) if name in fields]
+    return {**form, "properties": fields, "required": required}
+
+def camel(name):
+    """system_prompt -> systemPrompt"""
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+def check_answer(key, question, result):
+    """Refuse a client's answer that does not have the shape of one."""
+    params, problems = question.get("params", {}), []
+    if question["method"] == "roots/list" and not isinstance(result.get("roots"), list):
+        problems = ["roots: expected an array"]
+    if question["method"] == "sampling/createMessage" and "content" not in result:
+        problems = ["content: expected a message, got nothing"]
+    if question["method"] == "elicitation/create":
+        if result.get("action") not in ("accept", "decline", "cancel"):
+            problems = [f"action: expected accept, decline or cancel, got "
+                        f"{show(result.get('action'))}"]
+        elif result["action"] == "accept" and "requestedSchema" in params:
+            problems = validate(result.get("content", {}), params["requestedSchema"], "content")
+    if problems:
+        raise ToolError(f"The client's answer to {key!r} does not fit the question:\n"
+                        + "\n".join(problems))
 
 class Context:
     """A parameter annotated `Context` receives one; clients never see it.
@@ -2328,6 +2428,106 @@ class Context:
             raise subprocess.CalledProcessError(process.returncode, cmd, out, err)
         return subprocess.CompletedProcess(cmd, process.returncode, out, err)
 
+    # -- telling the client
+
+    def report_progress(self, progress: float, total: float | None = None,
+                        message: str | None = None) -> None:
+        """Say how far it is; nothing is sent unless the client has asked for it."""
+        self.check_cancelled()
+        if self._call.progress:
+            self._call.progress.report(progress, total, message)
+
+    def track(self, iterable: Iterable[Any], total: float | None = None) -> Iterator[Any]:
+        """for item in ctx.track(items): reports progress, and stops when cancelled."""
+        if total is None and hasattr(iterable, "__len__"):
+            total = len(iterable)
+        for done, item in enumerate(iterable, 1):
+            self.check_cancelled()
+            yield item
+            self.report_progress(done, total)
+
+    def log(self, level: str, data: Any, logger: str | None = None) -> None:
+        """Send a log message to the client, if it wants messages of that level."""
+        self.check_cancelled()
+        if level not in LOG_LEVELS:
+            raise ValueError(f"level: expected one of {', '.join(LOG_LEVELS)}, got {level!r}")
+        wanted = self._call.client.log_level
+        if self._session.connection and LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted):
+            self._session.connection.notify(
+                "notifications/message",
+                compact(level=level, logger=logger, data=plain(data)), self._call)
+
+    def debug(self, data: Any, logger: str | None = None) -> None:
+        self.log("debug", data, logger)
+
+    def info(self, data: Any, logger: str | None = None) -> None:
+        self.log("info", data, logger)
+
+    def warning(self, data: Any, logger: str | None = None) -> None:
+        self.log("warning", data, logger)
+
+    def error(self, data: Any, logger: str | None = None) -> None:
+        self.log("error", data, logger)
+
+    # -- asking the client
+
+    def elicit(self, message: str, schema: Any, key: str | None = None) -> Any:
+        """Ask the user to fill in a form -> {"action": "accept", "content": {...}}.
+
+        The schema is an object of plain fields; a dataclass or TypedDict will do.  The
+        action may also be "decline" or "cancel", and then there is no content."""
+        form = fit_form(schema if isinstance(schema, dict) else schema_of(schema),
+                        self._call.client.version)
+        params = {"message": message, "requestedSchema": form}
+        return self._ask_one("elicitation/create", params, key)
+
+    def elicit_url(self, message: str, url: str, key: str | None = None) -> Any:
+        """Ask the user to open a web page, for what must not pass through the client."""
+        return self._ask_one("elicitation/create", {
+            "mode": "url", "message": message, "url": url,
+            "elicitationId": os.urandom(16).hex()}, key)
+
+    def sample(self, messages: Any, max_tokens: int = 1000, key: str | None = None,
+               **options: Any) -> Any:
+        """Have the client's model answer -> {"role", "content", "model", ...}."""
+        return self._ask_one("sampling/createMessage", {
+            "messages": messages_of(messages), "maxTokens": max_tokens,
+            **{camel(name): plain(value) for name, value in options.items()}}, key)
+
+    def list_roots(self, key: str | None = None) -> Any:
+        """The folders that the client works in -> [{"uri": "file:///...", ...}]."""
+        return self._ask_one("roots/list", {}, key, lambda result: result["roots"])
+
+    def ask(self, questions: dict[str, dict[str, Any]]) -> Any:
+        """Ask several things at once: {key: {"method", "params"}} -> {key: result}."""
+        return self._wait(partial(self._ask, questions))
+
+    def _ask_one(self, method, params, key, pick=lambda result: result):
+        key = key or method
+        question = {key: {"method": method, "params": params}}
+        return self._wait(lambda: pick(self._ask(question)[key]))
+
+    def _ask(self, questions):
+        self.check_cancelled()
+        call, connection = self._call, self._session.connection
+        for question in questions.values():
+            lacks = missing_capability(question["method"], question.get("params", {}),
+                                       call.client.capabilities)
+            if lacks or not connection:
+                raise ToolError(f"{question['method']}: this client cannot be asked, it has "
+                                f"not declared the capability {json.dumps(lacks or {})}")
+        asked = {key: connection.ask(question["method"], question.get("params", {}), call)
+                 for key, question in questions.items()}
+        results = {key: connection.answer_to(question, call, self._session.server.patience)
+                   for key, question in asked.items()}
+        for key, question in questions.items():
+            check_answer(key, question, results[key])
+        return results
+
+    def read_resource(self, uri: str) -> Any:
+        """Read a resource of this server -> its contents, as a client would get them."""
+        return self._wait(lambda: self._session.read_resource(self._call, uri))
+
 # ----------------------------------------------------------------------------------
 # 13. Records: a function and all that a client may know of it
 # ----------------------------------------------------------------------------------
@@ -2336,8 +2536,8 @@ CO_COROUTINE = 0x80  # of code objects; inspect would cost 7 ms to import
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 # The first revision that knows a field; those not named are known to all.
-TOOL_FIELDS = {"annotations": V2025_03, "title": V2025_06, "outputSchema": V2025_06,
-               "_meta": V2025_06, "icons": V2025_11}
+RECORD_FIELDS = {"title": V2025_06, "_meta": V2025_06, "icons": V2025_11}
+TOOL_FIELDS = {**RECORD_FIELDS, "annotations": V2025_03, "outputSchema": V2025_06}
 SERVER_FIELDS = {"title": V2025_06, "description": V2025_11, "websiteUrl": V2025_11,
                  "icons": V2025_11}
 
@@ -2364,28 +2564,18 @@ def usable(schema, where):
     except SchemaError as error:
         raise ValueError(f"{where}: {error}") from None
 
-class Tool:
-    """A function, its schemas, and its entry in tools/list."""
+class Record:
+    """What tools, resources and prompts have in common."""
 
-    def __init__(self, fn, name, title, description, input_schema, output_schema,
-                 annotations, icons, meta, timeout, serial, coerce, allow_extra):
+    fields = RECORD_FIELDS
+
+    def __init__(self, key, where, fn, input_schema=None, **entry):
+        self.key = key            # what clients call it by
         self.fn = fn
-        self.name = check_name(name or getattr(fn, "__name__", type(fn).__name__))
-        where = f"tool {self.name!r}"
         self.signature = Signature(fn, Context, where, input_schema)
         self.is_async = function_behind(fn).__code__.co_flags & CO_COROUTINE
-        self.timeout, self.serial, self.coerce = timeout, serial, coerce
         self.input_schema = self.signature.schema
-        if allow_extra and input_schema is None:
-            self.input_schema = {**self.input_schema, "additionalProperties": True}
-        self.output_schema = output_schema or self.signature.returns
-        self.check_input = usable(self.input_schema, f"{where}: input_schema")
-        self.check_output = self.output_schema and usable(
-            self.output_schema, f"{where}: output_schema")
-        self.entry = compact(
-            name=self.name, title=title, annotations=annotations, icons=icons, _meta=meta,
-            description=description or self.signature.doc or title or self.name,
-            inputSchema=self.input_schema, outputSchema=self.output_schema)
+        self.entry = compact(**entry)
         try:
             encode(self.entry)
         except (TypeError, ValueError) as error:
@@ -2393,18 +2583,50 @@ class Tool:
                              "must be plain JSON") from None
 
     def describe(self, version):
-        return fit(self.entry, TOOL_FIELDS, version)
+        """Its entry in a list, for a client of that revision."""
+        return fit(self.entry, self.fields, version)
 
-    def arguments(self, given, coerce_all):
-        """What the client sent -> (args, kwargs).  Raises ValueError with all problems."""
+    def arguments(self, given, convert):
+        """What the client sent -> (args, kwargs).  Raises ValueError with all problems.
+
+        convert: take "5" for 5, as `coerce` does."""
         ready = self.signature.prepare(given)
         problems = self.check_input(ready, "arguments")
-        if problems and (self.coerce or coerce_all):
+        if problems and convert:
             ready = coerce(ready, self.input_schema, lambda v, s: not validate(v, s))
             problems = self.check_input(ready, "arguments")
         if problems:
             raise ValueError("\n".join(problems))
         return self.signature.bind(ready, given.keys() - ready.keys())
+
+    def check_input(self, value, path):
+        # an inferred schema is known to be good, so it is prepared only when needed
+        self.check_input = prepare(self.input_schema)
+        return self.check_input(value, path)
+
+class Tool(Record):
+    """A function, its schemas, and its entry in tools/list."""
+
+    fields = TOOL_FIELDS
+
+    def __init__(self, fn, name, title, description, input_schema, output_schema,
+                 annotations, icons, meta, timeout, serial, coerce, allow_extra):
+        name = check_name(name or getattr(fn, "__name__", type(fn).__name__))
+        where = f"tool {name!r}"
+        super().__init__(name, where, fn, input_schema, name=name, title=title,
+                         annotations=annotations, icons=icons, _meta=meta)
+        self.timeout, self.serial, self.coerce = timeout, serial, coerce
+        if allow_extra and input_schema is None:
+            self.input_schema = {**self.input_schema, "additionalProperties": True}
+        self.output_schema = output_schema or self.signature.returns
+        if input_schema is not None:
+            self.check_input = usable(input_schema, f"{where}: input_schema")
+        self.check_output = self.output_schema and usable(
+            self.output_schema, f"{where}: output_schema")
+        self.entry.update(
+            description=description or self.signature.doc or title or name,
+            inputSchema=self.input_schema, **compact(outputSchema=self.output_schema))
+        encode(self.entry)
 
     def result(self, value, version):
         """What the function returned -> the result of tools/call."""
@@ -2413,7 +2635,7 @@ class Tool:
         value = without_nulls(plain(value), self.output_schema)
         problems = self.check_output(value, "result")
         if problems:
-            raise ToolError(f"Tool {self.name!r} broke its promise: what it returned does "
+            raise ToolError(f"Tool {self.key!r} broke its promise: what it returned does "
                             "not fit its output schema.\n" + "\n".join(problems))
         result = {"content": [block_of(value)]}
         return {**result, "structuredContent": value} if version >= V2025_06 else result
@@ -2421,6 +2643,103 @@ class Tool:
 def error_result(message):
     """A failure that the model is meant to read."""
     return {"content": [text(message)], "isError": True}
+
+# A resource has a fixed URI, or a template (RFC 6570) with three kinds of variables:
+# {id} is one segment, {+path} may have several, {?q,lang} are optional in the query.
+
+VARIABLE = re.compile(r"\{([+?]?)(\w+(?:,\w+)*)\}")
+UNSAFE = re.compile(r"[\0-\x1f\x7f\\]|^[A-Za-z]:|(^|/)\.\.?(/|$)")
+
+def template_pattern(template):
+    """"notes://{topic}" -> (regex of its URIs, {"topic": ""}: the kind of each variable)."""
+    kinds, pattern, end = {}, "", 0
+    for found in VARIABLE.finditer(template):
+        kind, names = found.group(1), found.group(2).split(",")
+        if kind == "?" and found.end() == len(template):
+            here = r"(?:\?(?P<query_>[^#]*))?"
+        elif kind != "?" and len(names) == 1 and names[0] not in kinds:
+            here = f"(?P<{names[0]}>{'[^?#]+' if kind else '[^/?#]+'})"
+        else:
+            break
+        pattern += re.escape(template[end:found.start()]) + here
+        kinds.update(dict.fromkeys(names, kind))
+        end = found.end()
+    if re.search("[{}]", re.sub(r"\{[+?]?[\w,]+\}", "", template[:end]) + template[end:]):
+        raise ValueError(f"resource {template!r}: expected variables like {{id}}, {{+path}} "
+                         "or, at the end, {?q,lang}, each once; write one of these")
+    return re.compile(pattern + re.escape(template[end:])), kinds
+
+class Resource(Record):
+    """A function that gives the contents of a URI, or of all URIs of a template."""
+
+    def __init__(self, fn, uri, name, title, description, mime_type, size, annotations,
+                 icons, meta):
+        where = f"resource {uri!r}"
+        if not re.match(r"[A-Za-z][\w+.-]*:", uri):
+            raise ValueError(f"{where}: expected a URI such as notes://today")
+        self.pattern, self.kinds = template_pattern(uri)
+        self.is_template = bool(self.kinds)
+        self.mime_type = mime_type
+        if mime_type is None:
+            from mimetypes import guess_type
+            self.mime_type = guess_type(uri.partition("?")[0].partition("{?")[0])[0]
+        super().__init__(
+            uri, where, fn, name=name or getattr(fn, "__name__", uri), title=title,
+            mimeType=self.mime_type, size=size, annotations=annotations, icons=icons,
+            _meta=meta)
+        self.entry["uriTemplate" if self.is_template else "uri"] = uri
+        self.entry.update(compact(description=description or self.signature.doc or None))
+        takes, needs = self.input_schema["properties"], self.input_schema["required"]
+        path = {name for name, kind in self.kinds.items() if kind != "?"}
+        wrong = sorted((set(needs) - path) | (set(self.kinds) - set(takes)))
+        if wrong:
+            raise ValueError(f"{where}: the variables of the URI and the parameters of the "
+                             f"function differ in {', '.join(wrong)}; name both the same, "
+                             "and give those in {?...} a default")
+
+    def match(self, uri):
+        """The variables of a URI, or None where it is not one of ours.
+
+        Decoded once; then a value may not leave its place: no "..", no drive letter, no
+        control character, and no "/" except in {+path}, which may not start with one."""
+        from urllib.parse import parse_qsl, unquote
+        found = self.pattern.fullmatch(uri)
+        if not found:
+            return None
+        raw = found.groupdict()
+        query = dict(parse_qsl(raw.pop("query_", None) or "", keep_blank_values=True))
+        values = {name: unquote(value) for name, value in raw.items()}
+        for name, value in values.items():
+            if UNSAFE.search(value) or "/" in (value[:1] if self.kinds[name] else value):
+                return None
+        return {**values, **{name: query[name] for name in query
+                             if self.kinds.get(name) == "?"}}
+
+    def contents(self, value, uri):
+        """What the function returned -> the contents of the result."""
+        if isinstance(value, Block) and value["type"] == "resource":
+            value = [value]
+        if isinstance(value, (list, tuple)) and value and all(
+                isinstance(item, Block) and item["type"] == "resource" for item in value):
+            return [item["resource"] for item in value]
+        if isinstance(value, (str, bytes, bytearray)):
+            return [contents_of(uri, value, self.mime_type)]
+        whole = json.dumps(plain(value), ensure_ascii=False)
+        return [contents_of(uri, whole, self.mime_type or "application/json")]
+
+class Prompt(Record):
+    """A function that gives the messages of a prompt; its arguments come as text."""
+
+    def __init__(self, fn, name, title, description, icons, meta):
+        name = check_name(name or getattr(fn, "__name__", type(fn).__name__))
+        super().__init__(name, f"prompt {name!r}", fn, name=name, title=title, icons=icons,
+                         _meta=meta)
+        required = self.input_schema["required"]
+        self.entry.update(
+            description=description or self.signature.doc or title or name,
+            arguments=[compact(name=argument, description=schema.get("description"),
+                               required=argument in required)
+                       for argument, schema in self.input_schema["properties"].items()])
 
 class Background:
     """One event loop on one thread for all `async def` handlers, made on first use."""
@@ -2455,6 +2774,11 @@ def call_handler(session, call, record, args, kwargs):
     value = call.run(record.fn, args, kwargs)
     return Background.run(call, value) if hasattr(value, "__await__") else value
 
+def call_record(session, call, record, given):
+    """Run a resource or prompt whose arguments came as text."""
+    args, kwargs = record.arguments(given, convert=True)
+    return call_handler(session, call, record, args, kwargs)
+
 # ----------------------------------------------------------------------------------
 # 14. Lifecycle: the states of a session, as data
 #
@@ -2484,6 +2808,7 @@ class Client:
     def __init__(self, version=NEWEST_HANDSHAKE, capabilities=(), info=()):
         self.version = version
         self.capabilities, self.info = dict(capabilities), dict(info)
+        self.log_level = "info"  # until it says otherwise
 
 # ----------------------------------------------------------------------------------
 # 15. Session: the methods of the protocol
@@ -2509,6 +2834,8 @@ def initialize(session, call):
                             param(call, "clientInfo", dict, {}))
     session.enter("initialize")
     session.offered = session.server.capabilities()
+    if version < V2025_03:  # knows no such capability, but has the method
+        session.offered.pop("completions", None)
     return {"protocolVersion": version, "capabilities": session.offered,
             "serverInfo": fit(session.server.info, SERVER_FIELDS, version),
             **compact(instructions=session.server.instructions)}
@@ -2528,7 +2855,7 @@ def page(session, call, kind, entries):
         try:
             from binascii import a2b_base64
             start, name = json.loads(a2b_base64(cursor.encode("ascii")))[kind]
-            names = [entry.name for entry in entries]
+            names = [entry.key for entry in entries]
             start = names.index(name) + 1 if name in names else int(start)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise RpcError(INVALID_PARAMS, "cursor: expected one from an earlier answer "
@@ -2537,12 +2864,23 @@ def page(session, call, kind, entries):
     shown = entries[start:end]
     result = {kind: [entry.describe(call.client.version) for entry in shown]}
     if end < len(entries):
-        mark = json.dumps({kind: [end, shown[-1].name]})
+        mark = json.dumps({kind: [end, shown[-1].key]})
         result["nextCursor"] = as_base64(mark.encode())
     return result
 
 def tools_list(session, call):
     return page(session, call, "tools", list(session.server.tools.values()))
+
+def prompts_list(session, call):
+    return page(session, call, "prompts", list(session.server.prompts.values()))
+
+def resources_list(session, call):
+    return page(session, call, "resources", [
+        entry for entry in session.server.resources.values() if not entry.is_template])
+
+def resources_templates_list(session, call):
+    return page(session, call, "resourceTemplates", [
+        entry for entry in session.server.resources.values() if entry.is_template])
 
 def failure_text(session, call, what, error):
     """A sentence for the client; the traceback goes to stderr.  Masked if asked for."""
@@ -2555,13 +2893,40 @@ def failure_text(session, call, what, error):
     log_traceback(f"{what} failed (reference {reference})")
     return f"{what} failed: internal error (reference {reference})"
 
+def guarded(session, call, what, work):
+    """work() of a resource, prompt or completion: what goes wrong is a protocol error."""
+    try:
+        return work()
+    except RpcError:
+        raise
+    except ToolError as error:
+        raise RpcError(INTERNAL_ERROR, str(error)) from None
+    except BaseException as error:  # SystemExit too: the call ends, the server does not
+        raise RpcError(INTERNAL_ERROR, failure_text(session, call, what, error)) from None
+
+def on_time(session, call, what, timeout=None):
+    """Give a call the server's time limit, or its own, and a heartbeat."""
+    call.timeout = session.server.timeout if timeout is None else timeout
+    if call.timeout:
+        message = f"{what} timed out after {call.timeout:g} s and was stopped"
+        call.late = ({"result": error_result(message)} if call.method == "tools/call" else
+                     {"error": RpcError(INTERNAL_ERROR, message).as_json()})
+    meta = call.params.get("_meta")
+    token = meta.get("progressToken") if isinstance(meta, dict) else None
+    if is_id(token) and session.connection:
+        call.progress = Progress(session.connection, call, token)
+        call.heartbeat = session.server.heartbeat
+        if call.heartbeat:
+            session.connection.set_alarm(
+                call, time.monotonic() + call.heartbeat, call.progress.beat)
+
 def run_tool(session, call, tool, given):
     """The work of tools/call: check, call, convert.  Each failure has its outcome."""
     version = call.client.version
     try:
-        args, kwargs = tool.arguments(given, session.server.coerce)
+        args, kwargs = tool.arguments(given, tool.coerce or session.server.coerce)
     except ValueError as error:
-        message = f"Invalid arguments for tool {tool.name!r}:\n{error}"
+        message = f"Invalid arguments for tool {tool.key!r}:\n{error}"
         log("debug", message)
         if version < V2025_11:
             raise RpcError(INVALID_PARAMS, message) from None
@@ -2573,21 +2938,119 @@ def run_tool(session, call, tool, given):
     except ToolError as error:
         return error_result(str(error))
     except BaseException as error:  # SystemExit too: the call ends, the server does not
-        return error_result(failure_text(session, call, f"Tool {tool.name!r}", error))
+        return error_result(failure_text(session, call, f"Tool {tool.key!r}", error))
 
 def tools_call(session, call):
-    server = session.server
+    tools = session.server.tools
     name, given = param(call, "name", str), param(call, "arguments", dict, {})
-    tool = server.tools.get(name)
+    tool = tools.get(name)
     if tool is None:
         raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}",
-                       {"availableTools": list(server.tools)[:100]})
+                       {"availableTools": list(tools)[:100]})
     call.serial = tool.serial
-    call.timeout = server.timeout if tool.timeout is None else tool.timeout
-    if call.timeout:
-        call.late = {"result": error_result(
-            f"Tool {name!r} timed out after {call.timeout:g} s and was stopped")}
+    on_time(session, call, f"Tool {name!r}", tool.timeout)
     return partial(run_tool, session, call, tool, given)
+
+def find_resource(server, uri):
+    """The resource of a URI and its variables: exact matches first, then templates."""
+    exact = server.resources.get(uri)
+    if exact and not exact.is_template:
+        return exact, {}
+    for resource in list(server.resources.values()):
+        values = resource.match(uri) if resource.is_template else None
+        if values is not None:
+            return resource, values
+    raise RpcError(RESOURCE_NOT_FOUND, f"Resource not found: {uri}", {"uri": uri})
+
+def read_resource(session, call, uri):
+    resource, values = find_resource(session.server, uri)
+    try:
+        value = call_record(session, call, resource, values)
+    except ValueError as error:
+        if not str(error).startswith("arguments"):
+            raise
+        raise RpcError(RESOURCE_NOT_FOUND, f"Resource not found: {uri}\n{error}",
+                       {"uri": uri}) from None
+    return resource.contents(value, uri)
+
+def resources_read(session, call):
+    uri = param(call, "uri", str)
+    find_resource(session.server, uri)
+    on_time(session, call, f"Resource {uri}")
+    return lambda: {"contents": guarded(
+        session, call, f"Resource {uri}", partial(read_resource, session, call, uri))}
+
+def resources_subscribe(session, call):
+    session.subscriptions.add(param(call, "uri", str))
+    return {}
+
+def resources_unsubscribe(session, call):
+    session.subscriptions.discard(param(call, "uri", str))
+    return {}
+
+def get_prompt(session, call, prompt, given):
+    try:
+        value = call_record(session, call, prompt, given)
+    except ValueError as error:
+        if not str(error).startswith("arguments"):
+            raise
+        raise RpcError(INVALID_PARAMS, f"Invalid arguments for prompt {prompt.key!r}:\n"
+                       f"{error}") from None
+    version = call.client.version
+    messages = [{**message, "content": fit_block(message["content"], version)}
+                for message in messages_of(value)]
+    return {"description": prompt.entry["description"], "messages": messages}
+
+def prompts_get(session, call):
+    prompts = session.server.prompts
+    name, given = param(call, "name", str), param(call, "arguments", dict, {})
+    if name not in prompts:
+        raise RpcError(INVALID_PARAMS, f"Unknown prompt: {name}",
+                       {"availablePrompts": list(prompts)[:100]})
+    on_time(session, call, f"Prompt {name!r}")
+    work = partial(get_prompt, session, call, prompts[name], given)
+    return partial(guarded, session, call, f"Prompt {name!r}", work)
+
+def completions(session, call, record, argument, value):
+    """The candidates for what was typed: from a function, or from the type of the
+    parameter if that has only so many values."""
+    others = param(call, "context", dict, {}).get("arguments", {})
+    function = session.server.completions.get((record.key, argument))
+    if function:
+        takes_others = len(parameters_of(function)) > 1
+        found = call.run(function, (value, others) if takes_others else (value,), {})
+        found = Background.run(call, found) if hasattr(found, "__await__") else found
+        found = [str(plain(candidate)) for candidate in found or ()]
+    else:
+        schema = record.input_schema["properties"][argument]
+        known = schema.get("enum", [True, False] if schema.get("type") == "boolean" else ())
+        found = [key if isinstance(key, str) else json.dumps(key) for key in known]
+        found = [name for name in found if name.lower().startswith(value.lower())]
+    return {"completion": {"values": found[:MAX_COMPLETIONS], "total": len(found),
+                           "hasMore": len(found) > MAX_COMPLETIONS}}
+
+def completion_complete(session, call):
+    ref, argument = param(call, "ref", dict), param(call, "argument", dict)
+    server, kind = session.server, ref.get("type")
+    records = {"ref/prompt": server.prompts, "ref/resource": server.resources}.get(kind, {})
+    record = records.get(ref.get("name" if kind == "ref/prompt" else "uri"))
+    name, value = argument.get("name"), argument.get("value")
+    if record is None:
+        raise RpcError(INVALID_PARAMS, "ref: expected the name of a prompt (ref/prompt) or "
+                       f"a URI template (ref/resource), got {json.dumps(ref)[:200]}")
+    if name not in record.input_schema["properties"] or not isinstance(value, str):
+        raise RpcError(INVALID_PARAMS, "argument: expected a name out of "
+                       f"{list(record.input_schema['properties'])} and a text value")
+    work = partial(completions, session, call, record, name, value)
+    return partial(guarded, session, call, f"Completion of {name!r}", work)
+
+def logging_set_level(session, call):
+    level = param(call, "level", str)
+    if level not in LOG_LEVELS:
+        raise RpcError(INVALID_PARAMS, f"level: expected one of {', '.join(LOG_LEVELS)}, "
+                       f"got {level!r}")
+    session.client.log_level = level
+    return {}
 
 # To add a method: a function above and a row here.
 METHODS = {
@@ -2597,6 +3060,15 @@ METHODS = {
     "ping": ping,
     "tools/list": tools_list,
     "tools/call": tools_call,
+    "resources/list": resources_list,
+    "resources/templates/list": resources_templates_list,
+    "resources/read": resources_read,
+    "resources/subscribe": resources_subscribe,
+    "resources/unsubscribe": resources_unsubscribe,
+    "prompts/list": prompts_list,
+    "prompts/get": prompts_get,
+    "completion/complete": completion_complete,
+    "logging/setLevel": logging_set_level,
 }
 
 class Session:
@@ -2607,6 +3079,7 @@ class Session:
         self.state = CREATED
         self.client = Client()
         self.offered = {}       # the capabilities that the client was told of
+        self.subscriptions = set()  # URIs
         self.connection = None  # none in Server.handle
 
     def enter(self, event):
@@ -2633,6 +3106,14 @@ class Session:
 
     def on_end(self):
         self.state = SHUTDOWN
+
+    def read_resource(self, call, uri):
+        return guarded(self, call, f"Resource {uri}", partial(read_resource, self, call, uri))
+
+    def updated(self, uri):
+        """Tell the client that a resource is not what it was, if it wants to know."""
+        if uri in self.subscriptions and self.connection:
+            self.connection.notify("notifications/resources/updated", {"uri": uri})
 
     def changed(self, kind):
         """Tell the client that a list is not what it was, if it knows of that list."""
@@ -2802,9 +3283,10 @@ def end_process(code):
         os._exit(code)
 
 class Server:
-    """A set of tools, and the ways to offer it.
+    """A set of tools, resources and prompts, and the ways to offer it.
 
-    To fill it:   register (also called tool), unregister, include
+    To fill it:   register (also called tool), resource, prompt, completion, unregister,
+                  include; resource_updated when a resource has changed
     To offer it:  run (this process's stdin and stdout), serve (any two streams)
     To try it:    handle (one message), call (one tool)
     """
@@ -2815,6 +3297,7 @@ class Server:
                  website_url: str | None = None, timeout: float | None = None,
                  max_workers: int = MAX_WORKERS, page_size: int | None = None,
                  mask_errors: bool = False, coerce: bool = False,
+                 heartbeat: float | None = HEARTBEAT, patience: float = PATIENCE,
                  max_line: int = MAX_LINE) -> None:
         script = os.path.splitext(os.path.basename(sys.argv[0] if sys.argv else ""))[0]
         self.info = compact(
@@ -2823,7 +3306,11 @@ class Server:
         self.instructions = instructions
         self.timeout, self.page_size = timeout, page_size
         self.mask_errors, self.coerce = mask_errors, coerce
+        self.heartbeat, self.patience = heartbeat, patience
         self.tools = {}              # name -> Tool, in the order of registration
+        self.resources = {}          # URI or template -> Resource
+        self.prompts = {}            # name -> Prompt
+        self.completions = {}        # (name or URI template, argument) -> function
         self._limits = {"max_workers": max_workers, "max_line": max_line}
         self._lane = SerialLane()
         self._sessions = []          # being served right now
@@ -2854,30 +3341,77 @@ class Server:
 
     tool = register
 
+    def resource(self, uri: str, *, name: str | None = None, title: str | None = None,
+                 description: str | None = None, mime_type: str | None = None,
+                 size: int | None = None, annotations: dict[str, Any] | None = None,
+                 icons: list[Any] | None = None, meta: dict[str, Any] | None = None) -> Any:
+        """Offer what a function returns under a URI, or under all URIs of a template."""
+        def add(fn):
+            self._add("resources", Resource(fn, uri, name, title, description, mime_type,
+                                            size, annotations, icons, meta))
+            return fn
+        if not isinstance(uri, str):
+            raise TypeError('resource: expected a URI, as in @resource("notes://today")')
+        return add
+
+    def prompt(self, fn: Any = None, *, name: str | None = None, title: str | None = None,
+               description: str | None = None, icons: list[Any] | None = None,
+               meta: dict[str, Any] | None = None) -> Any:
+        """Offer a function as a prompt: @prompt, @prompt(name="..."), or prompt(fn)."""
+        if fn is None:
+            return partial(self.prompt, name=name, title=title, description=description,
+                           icons=icons, meta=meta)
+        self._add("prompts", Prompt(fn, name, title, description, icons, meta))
+        return fn
+
+    def completion(self, ref: str, argument: str) -> Any:
+        """@server.completion("prompt name or URI template", "argument"): a function of
+        what was typed (and of the other arguments, if it wants them) -> candidates."""
+        record = self.prompts.get(ref) or self.resources.get(ref)
+        if record is None or argument not in record.input_schema["properties"]:
+            raise ValueError(f"completion: no prompt or template {ref!r} with an argument "
+                             f"{argument!r}; register it first")
+
+        def add(fn):
+            self.completions[ref, argument] = fn
+            return fn
+        return add
+
     def unregister(self, name: str) -> None:
-        """Take a tool away again."""
-        if name not in self.tools:
-            raise ValueError(f"unregister: no tool is called {name!r}; there are: "
-                             + (", ".join(self.tools) or "none"))
-        del self.tools[name]
-        self._changed("tools")
+        """Take a tool, a prompt (by name) or a resource (by URI) away again."""
+        for kind in ("tools", "prompts", "resources"):
+            if getattr(self, kind).pop(name, None):
+                self._changed(kind)
+                return
+        raise ValueError(f"unregister: nothing is called {name!r}; there are: "
+                         + ", ".join([*self.tools, *self.prompts, *self.resources]))
 
     def include(self, other: Server, prefix: str = "") -> None:
-        """Offer everything that another server has now, under prefixed names."""
+        """Offer all that another server has now; tools and prompts with a prefix."""
         import copy
-        for tool in list(other.tools.values()):
-            renamed = copy.copy(tool)
-            renamed.name = check_name(prefix + tool.name)
-            renamed.entry = {**tool.entry, "name": renamed.name}
-            self._add("tools", renamed)
+        for kind in ("tools", "prompts", "resources"):
+            for record in list(getattr(other, kind).values()):
+                if kind != "resources" and prefix:
+                    record = copy.copy(record)
+                    record.key = check_name(prefix + record.key)
+                    record.entry = {**record.entry, "name": record.key}
+                self._add(kind, record)
+        for (ref, argument), fn in other.completions.items():
+            ref = prefix + ref if ref in other.prompts else ref
+            self.completions[ref, argument] = fn
+
+    def resource_updated(self, uri: str) -> None:
+        """Tell the clients that have subscribed to a resource that it has changed."""
+        for session in list(self._sessions):
+            session.updated(uri)
 
     def _add(self, kind, record):
-        records=getattr(self, kind)
-        if record.name in records:
+        records = getattr(self, kind)
+        if record.key in records:
             raise ValueError(
-                f"a {kind[:-1]} called {record.name!r} is registered already; pass another "
-                f"name=, or call unregister({record.name!r}) first")
-        records[record.name] = record
+                f"a {kind[:-1]} called {record.key!r} is registered already; pass another "
+                f"name=, or call unregister({record.key!r}) first")
+        records[record.key] = record
         self._changed(kind)
 
     def _changed(self, kind):
@@ -2886,7 +3420,16 @@ class Server:
 
     def capabilities(self) -> dict[str, Any]:
         """What this server has to offer, and nothing else."""
-        return {"tools": {"listChanged": True}} if self.tools else {}
+        offers = {}
+        if self.tools:
+            offers["tools"] = {"listChanged": True}
+        if self.resources:
+            offers["resources"] = {"listChanged": True, "subscribe": True}
+        if self.prompts:
+            offers["prompts"] = {"listChanged": True}
+        if self.prompts or any(entry.is_template for entry in self.resources.values()):
+            offers["completions"] = {}
+        return {**offers, "logging": {}}
 
     # -- trying it
 
@@ -2962,6 +3505,8 @@ class Server:
 
 default_server = Server()
 register = default_server.register
+resource = default_server.resource
+prompt = default_server.prompt
 run = default_server.run
 
 # ----------------------------------------------------------------------------------

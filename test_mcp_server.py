@@ -1133,7 +1133,7 @@ def test_a_whole_conversation():
             --> {"jsonrpc":"2.0","id":1,"method":"ping"}
             <-- {"jsonrpc":"2.0","id":1,"result":{}}
             --> {"jsonrpc":"2.0","id":2,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}
-            <-- {"jsonrpc":"2.0","id":2,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"test","version":"1"}}}
+            <-- {"jsonrpc":"2.0","id":2,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"test","version":"1"}}}
             --> {"jsonrpc":"2.0","method":"notifications/initialized"}
             --> {"jsonrpc":"2.0","id":"a","method":"tools/list"}
             <-- {"jsonrpc":"2.0","id":"a","result":{"tools":[{"name":"add","description":"Add two integers.","inputSchema":{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"],"additionalProperties":false}}]}}
@@ -1150,7 +1150,7 @@ def test_a_whole_conversation():
 def test_a_known_version_is_kept_and_another_answered_with_the_newest(asked, given):
     with Peer(Server("test"), version=asked) as peer:
         assert peer.welcome["protocolVersion"] == given
-        assert peer.welcome["capabilities"] == {}
+        assert peer.welcome["capabilities"] == {"logging": {}}
 
 
 def test_requests_in_the_wrong_state_are_refused_and_say_what_comes_first():
