@@ -84,12 +84,14 @@ __all__ = [
 ]
 
 # Revisions are dates, so they compare as strings.  Newest first.
-PROTOCOL_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-NEWEST_HANDSHAKE = "2025-11-25"
-V2025_03, V2025_06, V2025_11 = "2025-03-26", "2025-06-18", "2025-11-25"
+PROTOCOL_VERSIONS = ("2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+MODERN, V2025_11, V2025_06, V2025_03, _ = PROTOCOL_VERSIONS
+NEWEST_HANDSHAKE = V2025_11  # the modern revision has no handshake
+MCP = "io.modelcontextprotocol/"  # the prefix of the protocol's own keys in _meta
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND = -32700, -32600, -32601
 INVALID_PARAMS, INTERNAL_ERROR, RESOURCE_NOT_FOUND = -32602, -32603, -32002
+MISSING_CAPABILITY, UNSUPPORTED_VERSION = -32021, -32022
 
 MAX_LINE = 16 * 2**20     # bytes of one message; a longer one is refused, never held
 MAX_IN_FLIGHT = 100_000   # requests read and not yet answered; more are refused
@@ -101,6 +103,7 @@ INTERRUPTS = 5            # how often it is interrupted before it is given up
 DRAIN = 1.0               # seconds at the end of input to answer what was asked
 HEARTBEAT = 15.0          # seconds between signs of life from a long call
 PATIENCE = 600.0          # seconds that a question waits for the client's user
+STATE_LIFE = 3600.0       # seconds that a request may wait for its user's answers
 MAX_COMPLETIONS = 100     # by the specification
 FOREVER = float("inf")
 
@@ -187,6 +190,11 @@ class Cancelled(BaseException):
     """The client gave up on this request.
 
     Not an Exception, so that `except Exception` in a tool does not swallow it."""
+
+class InputRequired(BaseException):
+    """A handler has asked what the client has not answered yet: InputRequired(questions).
+
+    Only in the modern era: the request ends here, and starts again with the answers."""
 
 # ==================================================================================
 # Part I.  A JSON-RPC peer.  It knows nothing of MCP.
@@ -383,6 +391,8 @@ class Call:
         self.client = None            # who asks: filled in by Part III, as are
         self.progress = None          # where its progress goes, if it wants to know,
         self.heartbeat = None         # and how often it wants to hear
+        self.answers = {}             # key -> what the client has answered, and
+        self.asked = []               # the keys that the handler asked for (modern era)
 
     def on_cancel(self, waker):
         """Have waker called when this call is cancelled: now, if it already was."""
@@ -2321,8 +2331,8 @@ def camel(name):
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
-def check_answer(key, question, result):
-    """Refuse a client's answer that does not have the shape of one."""
+def answer_problems(question, result):
+    """What is wrong with the shape of a client's answer, as text."""
     params, problems = question.get("params", {}), []
     if question["method"] == "roots/list" and not isinstance(result.get("roots"), list):
         problems = ["roots: expected an array"]
@@ -2334,9 +2344,7 @@ def check_answer(key, question, result):
                         f"{show(result.get('action'))}"]
         elif result["action"] == "accept" and "requestedSchema" in params:
             problems = validate(result.get("content", {}), params["requestedSchema"], "content")
-    if problems:
-        raise ToolError(f"The client's answer to {key!r} does not fit the question:\n"
-                        + "\n".join(problems))
+    return "\n".join(problems)
 
 class Context:
     """A parameter annotated `Context` receives one; clients never see it.
@@ -2452,7 +2460,8 @@ class Context:
         if level not in LOG_LEVELS:
             raise ValueError(f"level: expected one of {', '.join(LOG_LEVELS)}, got {level!r}")
         wanted = self._call.client.log_level
-        if self._session.connection and LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted):
+        if self._session.connection and wanted and (
+                LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted)):
             self._session.connection.notify(
                 "notifications/message",
                 compact(level=level, logger=logger, data=plain(data)), self._call)
@@ -2483,9 +2492,10 @@ class Context:
 
     def elicit_url(self, message: str, url: str, key: str | None = None) -> Any:
         """Ask the user to open a web page, for what must not pass through the client."""
-        return self._ask_one("elicitation/create", {
-            "mode": "url", "message": message, "url": url,
-            "elicitationId": os.urandom(16).hex()}, key)
+        params = {"mode": "url", "message": message, "url": url}
+        if not self._call.client.is_modern:
+            params["elicitationId"] = os.urandom(16).hex()
+        return self._ask_one("elicitation/create", params, key)
 
     def sample(self, messages: Any, max_tokens: int = 1000, key: str | None = None,
                **options: Any) -> Any:
@@ -2503,7 +2513,7 @@ class Context:
         return self._wait(partial(self._ask, questions))
 
     def _ask_one(self, method, params, key, pick=lambda result: result):
-        key = key or method
+        key = key or f"{CAPABILITY_FOR[method]}-{len(self._call.asked) + 1}"
         question = {key: {"method": method, "params": params}}
         return self._wait(lambda: pick(self._ask(question)[key]))
 
@@ -2513,16 +2523,36 @@ class Context:
         for question in questions.values():
             lacks = missing_capability(question["method"], question.get("params", {}),
                                        call.client.capabilities)
-            if lacks or not connection:
+            if lacks and call.client.is_modern:
+                raise RpcError(MISSING_CAPABILITY, f"{question['method']}: this needs the "
+                               f"capability {json.dumps(lacks)}", {"requiredCapabilities": lacks})
+            if lacks or not (connection or call.client.is_modern):
                 raise ToolError(f"{question['method']}: this client cannot be asked, it has "
                                 f"not declared the capability {json.dumps(lacks or {})}")
-        asked = {key: connection.ask(question["method"], question.get("params", {}), call)
-                 for key, question in questions.items()}
-        results = {key: connection.answer_to(question, call, self._session.server.patience)
-                   for key, question in asked.items()}
+        call.asked += questions
+        if call.client.is_modern:
+            results = self._replay(questions)
+        else:
+            asked = {key: connection.ask(question["method"], question.get("params", {}), call)
+                     for key, question in questions.items()}
+            patience = self._session.server.patience
+            results = {key: connection.answer_to(question, call, patience)
+                       for key, question in asked.items()}
         for key, question in questions.items():
-            check_answer(key, question, results[key])
+            problems = answer_problems(question, results[key])
+            if problems:
+                text = f"The answer to {key!r} does not fit the question:\n{problems}"
+                raise RpcError(INVALID_PARAMS, text) if call.client.is_modern else ToolError(text)
         return results
+
+    def _replay(self, questions):
+        """In the modern era the handler runs again, from the top, with each round of
+        answers.  So ask before you act: what stands before a question is done again."""
+        answers = self._call.answers
+        missing = {key: question for key, question in questions.items() if key not in answers}
+        if missing:
+            raise InputRequired(missing)
+        return {key: answers[key] for key in questions}
 
     def read_resource(self, uri: str) -> Any:
         """Read a resource of this server -> its contents, as a client would get them."""
@@ -2554,9 +2584,9 @@ def check_name(name):
     raise ValueError(f"name: expected 1 to 64 letters, digits, _ or -, got {name!r}; "
                      f"pass name={advice!r}")
 
-def usable(schema, where):
+def usable(schema, where, any_root=False):
     """A schema that clients take -> the function that checks values against it."""
-    if not isinstance(schema, dict) or schema.get("type") != "object":
+    if not isinstance(schema, dict) or schema.get("type") != "object" and not any_root:
         raise ValueError(f'{where}: expected a schema with "type": "object" at its root, '
                          f"got {json.dumps(schema, default=repr)[:80]}")
     try:
@@ -2622,7 +2652,7 @@ class Tool(Record):
         if input_schema is not None:
             self.check_input = usable(input_schema, f"{where}: input_schema")
         self.check_output = self.output_schema and usable(
-            self.output_schema, f"{where}: output_schema")
+            self.output_schema, f"{where}: output_schema", any_root=True)
         self.entry.update(
             description=description or self.signature.doc or title or name,
             inputSchema=self.input_schema, **compact(outputSchema=self.output_schema))
@@ -2638,7 +2668,15 @@ class Tool(Record):
             raise ToolError(f"Tool {self.key!r} broke its promise: what it returned does "
                             "not fit its output schema.\n" + "\n".join(problems))
         result = {"content": [block_of(value)]}
-        return {**result, "structuredContent": value} if version >= V2025_06 else result
+        if version >= (V2025_06 if self.output_schema.get("type") == "object" else MODERN):
+            result["structuredContent"] = value
+        return result
+
+    def describe(self, version):
+        entry = super().describe(version)
+        if version < MODERN and entry.get("outputSchema", {}).get("type") != "object":
+            entry.pop("outputSchema", None)  # such a root would cost them the whole list
+        return entry
 
 def error_result(message):
     """A failure that the model is meant to read."""
@@ -2673,8 +2711,9 @@ class Resource(Record):
     """A function that gives the contents of a URI, or of all URIs of a template."""
 
     def __init__(self, fn, uri, name, title, description, mime_type, size, annotations,
-                 icons, meta):
+                 icons, meta, ttl_ms, cache_scope):
         where = f"resource {uri!r}"
+        self.caching = compact(ttlMs=ttl_ms, cacheScope=cache_scope)
         if not re.match(r"[A-Za-z][\w+.-]*:", uri):
             raise ValueError(f"{where}: expected a URI such as notes://today")
         self.pattern, self.kinds = template_pattern(uri)
@@ -2805,10 +2844,12 @@ LEGAL = {  # state -> what may be called in it, and what to do about all else
 class Client:
     """Whom a request comes from, as far as that request may know."""
 
-    def __init__(self, version=NEWEST_HANDSHAKE, capabilities=(), info=()):
+    def __init__(self, version=NEWEST_HANDSHAKE, capabilities=(), info=(),
+                 log_level="info"):
         self.version = version
+        self.is_modern = version >= MODERN
         self.capabilities, self.info = dict(capabilities), dict(info)
-        self.log_level = "info"  # until it says otherwise
+        self.log_level = log_level  # None: it wants no log messages
 
 # ----------------------------------------------------------------------------------
 # 15. Session: the methods of the protocol
@@ -2829,11 +2870,12 @@ def initialize(session, call):
     if call.batch is not None:
         raise RpcError(INVALID_REQUEST, "initialize cannot be part of a batch")
     asked = param(call, "protocolVersion", str, NEWEST_HANDSHAKE)
-    version = asked if asked in PROTOCOL_VERSIONS else NEWEST_HANDSHAKE
+    version = asked if asked in PROTOCOL_VERSIONS[1:] else NEWEST_HANDSHAKE
     session.client = Client(version, param(call, "capabilities", dict, {}),
                             param(call, "clientInfo", dict, {}))
     session.enter("initialize")
     session.offered = session.server.capabilities()
+    session.offered.pop("extensions", None)
     if version < V2025_03:  # knows no such capability, but has the method
         session.offered.pop("completions", None)
     return {"protocolVersion": version, "capabilities": session.offered,
@@ -2897,7 +2939,7 @@ def guarded(session, call, what, work):
     """work() of a resource, prompt or completion: what goes wrong is a protocol error."""
     try:
         return work()
-    except RpcError:
+    except (RpcError, InputRequired):
         raise
     except ToolError as error:
         raise RpcError(INTERNAL_ERROR, str(error)) from None
@@ -2933,7 +2975,7 @@ def run_tool(session, call, tool, given):
         return error_result(message)
     try:
         return tool.result(call_handler(session, call, tool, args, kwargs), version)
-    except RpcError:
+    except (RpcError, InputRequired):
         raise
     except ToolError as error:
         return error_result(str(error))
@@ -2951,7 +2993,11 @@ def tools_call(session, call):
     on_time(session, call, f"Tool {name!r}", tool.timeout)
     return partial(run_tool, session, call, tool, given)
 
-def find_resource(server, uri):
+def not_found(call, uri, why=""):
+    code = INVALID_PARAMS if call.client.is_modern else RESOURCE_NOT_FOUND
+    return RpcError(code, f"Resource not found: {uri}{why}", {"uri": uri})
+
+def find_resource(server, call, uri):
     """The resource of a URI and its variables: exact matches first, then templates."""
     exact = server.resources.get(uri)
     if exact and not exact.is_template:
@@ -2960,25 +3006,24 @@ def find_resource(server, uri):
         values = resource.match(uri) if resource.is_template else None
         if values is not None:
             return resource, values
-    raise RpcError(RESOURCE_NOT_FOUND, f"Resource not found: {uri}", {"uri": uri})
+    raise not_found(call, uri)
 
 def read_resource(session, call, uri):
-    resource, values = find_resource(session.server, uri)
+    resource, values = find_resource(session.server, call, uri)
     try:
         value = call_record(session, call, resource, values)
     except ValueError as error:
         if not str(error).startswith("arguments"):
             raise
-        raise RpcError(RESOURCE_NOT_FOUND, f"Resource not found: {uri}\n{error}",
-                       {"uri": uri}) from None
+        raise not_found(call, uri, f"\n{error}") from None
     return resource.contents(value, uri)
 
 def resources_read(session, call):
     uri = param(call, "uri", str)
-    find_resource(session.server, uri)
+    resource, _ = find_resource(session.server, call, uri)
     on_time(session, call, f"Resource {uri}")
-    return lambda: {"contents": guarded(
-        session, call, f"Resource {uri}", partial(read_resource, session, call, uri))}
+    caching = resource.caching if call.client.is_modern else {}
+    return lambda: {"contents": session.read_resource(call, uri), **caching}
 
 def resources_subscribe(session, call):
     session.subscriptions.add(param(call, "uri", str))
@@ -3052,23 +3097,145 @@ def logging_set_level(session, call):
     session.client.log_level = level
     return {}
 
+# The modern era: every request says who asks, and nothing is remembered between two.
+
+def modern_client(meta):
+    """The client that a request's _meta describes, or what is wrong with it."""
+    version, declared = meta[MCP + "protocolVersion"], meta.get(MCP + "clientCapabilities")
+    info, level = meta.get(MCP + "clientInfo", {}), meta.get(MCP + "logLevel")
+    if not isinstance(version, str):
+        problem = "protocolVersion: expected a string"
+    elif version != MODERN:
+        raise RpcError(UNSUPPORTED_VERSION, f"Unsupported protocol version: {version}",
+                       {"supported": [MODERN], "requested": version})
+    elif not isinstance(declared, dict):
+        problem = "clientCapabilities: expected an object"
+    elif not isinstance(info, dict):
+        problem = "clientInfo: expected an object"
+    elif level is not None and level not in LOG_LEVELS:
+        problem = f"logLevel: expected one of {', '.join(LOG_LEVELS)}"
+    else:
+        return Client(version, declared, info, level)
+    raise RpcError(INVALID_PARAMS, f"_meta: {MCP}{problem}")
+
+def server_discover(session, call):
+    return {"supportedVersions": [MODERN], "capabilities": session.server.capabilities(),
+            **compact(instructions=session.server.instructions)}
+
+LISTEN = {"toolsListChanged": "tools", "promptsListChanged": "prompts",
+          "resourcesListChanged": "resources"}
+
+def subscriptions_listen(session, call):
+    """Stays open: what the client wants to hear of is sent under this request's id."""
+    wants, offers = param(call, "notifications", dict), session.server.capabilities()
+    honoured = {name: True for name, kind in LISTEN.items()
+                if wants.get(name) is True and kind in offers}
+    uris = wants.get("resourceSubscriptions", [])
+    if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
+        raise RpcError(INVALID_PARAMS, "resourceSubscriptions: expected a list of URIs")
+    if uris and "resources" in offers:
+        honoured["resourceSubscriptions"] = uris
+    if session.connection is None:
+        raise RpcError(METHOD_NOT_FOUND, "subscriptions/listen needs a connection")
+    session.listeners[call.key] = call, honoured  # before the ack: no event is lost
+    call.on_cancel(lambda: session.listeners.pop(call.key, None))
+    session.tell(call, "notifications/subscriptions/acknowledged", {"notifications": honoured})
+    return UNANSWERED
+
+CACHED = {"server/discover", "tools/list", "prompts/list", "resources/list",
+          "resources/templates/list", "resources/read"}
+
+def stamp(server, call, result):
+    """A result of the modern era, with all that one must carry."""
+    result = {"resultType": "complete", **result}
+    if call.method in CACHED and result["resultType"] == "complete":
+        again = "requestState" in call.params or "inputResponses" in call.params
+        fresh = {"ttlMs": 0, "cacheScope": "private"}
+        result = {**result, **fresh} if again else {
+            **(fresh if call.method == "resources/read" else server.caching), **result}
+    meta = result.get("_meta") if isinstance(result.get("_meta"), dict) else {}
+    return {**result, "_meta": {MCP + "serverInfo": server.info, **meta}}
+
+# requestState: the answers so far travel to the client and back, signed, because the
+# server keeps nothing.  It is bound to the request that it belongs to, and expires.
+
+class Seal:
+    """Makes and opens requestState.  MCP_STATE_KEY lets several processes share a key."""
+
+    def __init__(self):
+        shared = os.environ.get("MCP_STATE_KEY")
+        self._key = shared.encode() if shared else os.urandom(32)
+
+    def _sign(self, body):
+        import hmac
+        return hmac.new(self._key, body.encode(), "sha256").hexdigest()
+
+    @staticmethod
+    def _digest(call):
+        """What the state is bound to: the method, the name or URI, the arguments."""
+        from hashlib import sha256
+        bound = [call.method, call.params.get("name"), call.params.get("uri"),
+                 call.params.get("arguments") or {}]
+        return sha256(json.dumps(bound, sort_keys=True).encode()).hexdigest()
+
+    def close(self, call, answers):
+        state = {"answers": answers, "until": time.time() + STATE_LIFE,
+                 "for": self._digest(call), "nonce": os.urandom(6).hex()}
+        body = as_base64(json.dumps(state).encode())
+        return f"{body}.{self._sign(body)}"
+
+    def open(self, call, sealed):
+        """The answers in a requestState; whatever is wrong with it, one error."""
+        try:
+            import hmac
+            from binascii import a2b_base64
+            body, _, signature = sealed.partition(".")
+            if hmac.compare_digest(signature.encode(), self._sign(body).encode()):
+                state = json.loads(a2b_base64(body))
+                if state["until"] > time.time() and state["for"] == self._digest(call):
+                    return state["answers"]
+        except (ValueError, AttributeError, TypeError):
+            pass
+        raise RpcError(INVALID_PARAMS, "Invalid or expired requestState")
+
+def open_answers(session, call):
+    """The client's answers to what an earlier round of this request has asked."""
+    state, fresh = call.params.get("requestState"), call.params.get("inputResponses", {})
+    answers = {} if state is None else session.server.seal.open(call, state)
+    if not isinstance(fresh, dict) or not all(isinstance(a, dict) for a in fresh.values()):
+        raise RpcError(INVALID_PARAMS, "inputResponses: expected {key: result object}")
+    return {**answers, **fresh}
+
+def answer_modern(session, call, work):
+    """Finish a request of the modern era: with its result, or with its questions."""
+    try:
+        return stamp(session.server, call, work())
+    except InputRequired as pause:
+        answers = {key: call.answers[key] for key in call.asked if key in call.answers}
+        return stamp(session.server, call, {
+            "resultType": "input_required", "inputRequests": pause.args[0],
+            "requestState": session.server.seal.close(call, answers)})
+
 # To add a method: a function above and a row here.
-METHODS = {
-    "initialize": initialize,
-    "initialized": initialized,
-    "notifications/initialized": initialized,
-    "ping": ping,
-    "tools/list": tools_list,
-    "tools/call": tools_call,
-    "resources/list": resources_list,
-    "resources/templates/list": resources_templates_list,
-    "resources/read": resources_read,
-    "resources/subscribe": resources_subscribe,
-    "resources/unsubscribe": resources_unsubscribe,
-    "prompts/list": prompts_list,
-    "prompts/get": prompts_get,
-    "completion/complete": completion_complete,
-    "logging/setLevel": logging_set_level,
+LEGACY_ONLY, MODERN_ONLY, BOTH = "legacy", "modern", "both"
+METHODS = {  # method: (function, the era that knows it, the capability it belongs to)
+    "initialize": (initialize, LEGACY_ONLY, None),
+    "initialized": (initialized, LEGACY_ONLY, None),
+    "notifications/initialized": (initialized, LEGACY_ONLY, None),
+    "ping": (ping, LEGACY_ONLY, None),
+    "logging/setLevel": (logging_set_level, LEGACY_ONLY, None),
+    "server/discover": (server_discover, MODERN_ONLY, None),
+    "subscriptions/listen": (subscriptions_listen, MODERN_ONLY, None),
+    "tools/list": (tools_list, BOTH, "tools"),
+    "tools/call": (tools_call, BOTH, "tools"),
+    "resources/list": (resources_list, BOTH, "resources"),
+    "resources/templates/list": (resources_templates_list, BOTH, "resources"),
+    "resources/read": (resources_read, BOTH, "resources"),
+    "resources/subscribe": (resources_subscribe, LEGACY_ONLY, "resources"),
+    "resources/unsubscribe": (resources_unsubscribe, LEGACY_ONLY, "resources"),
+    "prompts/list": (prompts_list, BOTH, "prompts"),
+    "prompts/get": (prompts_get, BOTH, "prompts"),
+    "completion/complete": (completion_complete, BOTH, "completions"),
 }
 
 class Session:
@@ -3080,6 +3247,7 @@ class Session:
         self.client = Client()
         self.offered = {}       # the capabilities that the client was told of
         self.subscriptions = set()  # URIs
+        self.listeners = {}     # Call.key -> (call, what it wants to hear of)
         self.connection = None  # none in Server.handle
 
     def enter(self, event):
@@ -3087,15 +3255,45 @@ class Session:
         self.state = NEXT_STATE.get((self.state, event), self.state)
 
     def on_request(self, call):
-        """Find the method, see that it is legal now, and call it."""
-        method = METHODS.get(call.method)
-        if method is None:
+        """Find out which era a request belongs to, and answer it by the rules of that."""
+        meta = call.params.get("_meta", {})
+        if not isinstance(meta, dict):
+            raise RpcError(INVALID_PARAMS, f"_meta: expected an object, got {show(meta)}")
+        handshake = call.method == "initialize" and "protocolVersion" in call.params
+        if MCP + "protocolVersion" in meta and not handshake:
+            return self._modern_request(call, meta)
+        marks = [key for key in ("clientCapabilities", "clientInfo", "logLevel")
+                 if MCP + key in meta]
+        if marks and not handshake:
+            raise RpcError(INVALID_PARAMS, f"_meta: {MCP}{marks[0]} came without "
+                           f"{MCP}protocolVersion; send both, or initialize first")
+        return self._legacy_request(call)
+
+    def _legacy_request(self, call):
+        function, era, _ = METHODS.get(call.method, (None, None, None))
+        if era == MODERN_ONLY and self.state == CREATED:
+            raise RpcError(INVALID_PARAMS, f"{call.method}: expected _meta with {MCP}"
+                           f"protocolVersion and {MCP}clientCapabilities")
+        if function is None or era == MODERN_ONLY:
             raise RpcError(METHOD_NOT_FOUND, f"Unknown method: {call.method}")
         legal, advice = LEGAL[self.state]
         if call.method == "initialize" if legal is None else call.method not in legal:
             raise RpcError(INVALID_REQUEST, f"{call.method}: {advice}")
         call.client = self.client
-        return method(self, call)
+        return function(self, call)
+
+    def _modern_request(self, call, meta):
+        call.client = modern_client(meta)
+        function, era, capability = METHODS.get(call.method, (None, LEGACY_ONLY, None))
+        offers = self.server.capabilities()
+        if era == LEGACY_ONLY or capability and capability not in offers:
+            raise RpcError(METHOD_NOT_FOUND, f"{call.method}: not in {MODERN}, or nothing "
+                           f"here has it; there are: {', '.join(offers)}")
+        call.answers = open_answers(self, call)
+        outcome = function(self, call)
+        if callable(outcome):
+            return partial(answer_modern, self, call, outcome)
+        return outcome if outcome is UNANSWERED else stamp(self.server, call, outcome)
 
     def on_notification(self, method, params):
         if method == "notifications/cancelled" and self.connection:
@@ -3106,19 +3304,36 @@ class Session:
 
     def on_end(self):
         self.state = SHUTDOWN
+        for call, _ in list(self.listeners.values()):
+            result = stamp(self.server, call, {"_meta": {MCP + "subscriptionId": call.id}})
+            self.connection.settle(call, {"result": result})
+            self.connection.notify("notifications/cancelled", {"requestId": call.id})
 
     def read_resource(self, call, uri):
         return guarded(self, call, f"Resource {uri}", partial(read_resource, self, call, uri))
 
+    # What has changed: told to a legacy client if it is ready and knows of the list, and
+    # to each listener of the modern era that has asked for it.
+
+    def tell(self, call, method, params):
+        """Send a notification on the stream of a subscriptions/listen."""
+        meta = {"_meta": {MCP + "subscriptionId": call.id}}
+        self.connection.notify(method, {**params, **meta}, call)
+
     def updated(self, uri):
-        """Tell the client that a resource is not what it was, if it wants to know."""
-        if uri in self.subscriptions and self.connection:
+        if uri in self.subscriptions:
             self.connection.notify("notifications/resources/updated", {"uri": uri})
+        for call, wants in list(self.listeners.values()):
+            if uri in wants.get("resourceSubscriptions", ()):
+                self.tell(call, "notifications/resources/updated", {"uri": uri})
 
     def changed(self, kind):
-        """Tell the client that a list is not what it was, if it knows of that list."""
-        if self.state == OPERATING and kind in self.offered and self.connection:
-            self.connection.notify(f"notifications/{kind}/list_changed")
+        method = f"notifications/{kind}/list_changed"
+        if self.state == OPERATING and kind in self.offered:
+            self.connection.notify(method)
+        for call, wants in list(self.listeners.values()):
+            if f"{kind}ListChanged" in wants:
+                self.tell(call, method, {})
 
 def answer(session, message, in_batch=False):
     """One decoded message -> its response, or None; a list of them for a batch."""
@@ -3298,7 +3513,8 @@ class Server:
                  max_workers: int = MAX_WORKERS, page_size: int | None = None,
                  mask_errors: bool = False, coerce: bool = False,
                  heartbeat: float | None = HEARTBEAT, patience: float = PATIENCE,
-                 max_line: int = MAX_LINE) -> None:
+                 max_line: int = MAX_LINE, ttl_ms: int = 0, cache_scope: str = "private",
+                 extensions: dict[str, Any] | None = None) -> None:
         script = os.path.splitext(os.path.basename(sys.argv[0] if sys.argv else ""))[0]
         self.info = compact(
             name=name or script.strip("-") or "mcp_server", version=version, title=title,
@@ -3307,11 +3523,14 @@ class Server:
         self.timeout, self.page_size = timeout, page_size
         self.mask_errors, self.coerce = mask_errors, coerce
         self.heartbeat, self.patience = heartbeat, patience
+        self.caching = {"ttlMs": ttl_ms, "cacheScope": cache_scope}  # of lists
+        self.extensions = extensions
         self.tools = {}              # name -> Tool, in the order of registration
         self.resources = {}          # URI or template -> Resource
         self.prompts = {}            # name -> Prompt
         self.completions = {}        # (name or URI template, argument) -> function
         self._limits = {"max_workers": max_workers, "max_line": max_line}
+        self.seal = Seal()
         self._lane = SerialLane()
         self._sessions = []          # being served right now
         self._own_session = None     # the one that handle() speaks in
@@ -3344,11 +3563,13 @@ class Server:
     def resource(self, uri: str, *, name: str | None = None, title: str | None = None,
                  description: str | None = None, mime_type: str | None = None,
                  size: int | None = None, annotations: dict[str, Any] | None = None,
-                 icons: list[Any] | None = None, meta: dict[str, Any] | None = None) -> Any:
+                 icons: list[Any] | None = None, meta: dict[str, Any] | None = None,
+                 ttl_ms: int | None = None, cache_scope: str | None = None) -> Any:
         """Offer what a function returns under a URI, or under all URIs of a template."""
         def add(fn):
             self._add("resources", Resource(fn, uri, name, title, description, mime_type,
-                                            size, annotations, icons, meta))
+                                            size, annotations, icons, meta, ttl_ms,
+                                            cache_scope))
             return fn
         if not isinstance(uri, str):
             raise TypeError('resource: expected a URI, as in @resource("notes://today")')
@@ -3429,7 +3650,7 @@ class Server:
             offers["prompts"] = {"listChanged": True}
         if self.prompts or any(entry.is_template for entry in self.resources.values()):
             offers["completions"] = {}
-        return {**offers, "logging": {}}
+        return {**offers, "logging": {}, **compact(extensions=self.extensions)}
 
     # -- trying it
 

@@ -2532,6 +2532,524 @@ def test_coerce_and_allow_extra_are_settings_of_a_tool_or_the_server():
     assert text_of({"result": tool_server(double, coerce=True).call("double", n="4")}) == "8"
 
 
+# ----------------------------------------------------------------------- resources
+
+
+def library(**options):
+    """A server with one resource of every kind."""
+    server = Server("library", "1", **options)
+
+    @server.resource("notes://today", size=5)
+    def today() -> str:
+        """Today's note."""
+        return "hello"
+
+    @server.resource("img://logo.png")
+    def logo() -> bytes:
+        return b"\x89PNG"
+
+    @server.resource("data://all", title="All", annotations={"audience": ["user"]})
+    def everything() -> dict:
+        return {"a": [1, None]}
+
+    @server.resource("dir://two", mime_type="inode/directory")
+    def several() -> list:
+        return [mcp_server.embedded("dir://two/a", "A"), mcp_server.embedded("dir://two/b", b"B")]
+
+    @server.resource("notes://{topic}/{number}")
+    def note(topic: str, number: int, ctx: Context) -> str:
+        return f"{topic} {number} {ctx.request_id}"
+
+    @server.resource("file:///{+path}")
+    def file(path: str) -> str:
+        return path
+
+    @server.resource("search://{kind}{?q,lang}")
+    def search(kind: str, q: str = "none", lang: str = "en") -> str:
+        return f"{kind}|{q}|{lang}"
+
+    @server.resource("bad://{how}")
+    def bad(how: str) -> str:
+        if how == "exit":
+            sys.exit("bye")
+        raise {"tool": ToolError("not today"), "rpc": RpcError(-5, "five", {"n": 1}),
+               "value": ValueError("arguments")}[how]
+    return server
+
+
+def read(uri, id=1):
+    return request(id, "resources/read", {"uri": uri})
+
+
+def test_resources_are_listed_and_read():
+    with Peer(library()) as peer:
+        assert peer.welcome["capabilities"]["resources"] == {
+            "listChanged": True, "subscribe": True}
+        listed = peer.result(request(1, "resources/list"))["resources"]
+        assert listed[0] == {"uri": "notes://today", "name": "today", "size": 5,
+                             "description": "Today's note."}
+        assert listed[1] == {"uri": "img://logo.png", "name": "logo", "mimeType": "image/png"}
+        assert [entry["uri"] for entry in listed] == [
+            "notes://today", "img://logo.png", "data://all", "dir://two"]
+        templates = peer.result(request(2, "resources/templates/list"))["resourceTemplates"]
+        assert [entry["uriTemplate"] for entry in templates] == [
+            "notes://{topic}/{number}", "file:///{+path}", "search://{kind}{?q,lang}",
+            "bad://{how}"]
+        for uri, contents in {
+            "notes://today": [{"uri": "notes://today", "mimeType": "text/plain",
+                               "text": "hello"}],
+            "img://logo.png": [{"uri": "img://logo.png", "mimeType": "image/png",
+                                "blob": "iVBORw=="}],
+            "data://all": [{"uri": "data://all", "mimeType": "application/json",
+                            "text": '{"a": [1, null]}'}],
+            "dir://two": [{"uri": "dir://two/a", "mimeType": "text/plain", "text": "A"},
+                          {"uri": "dir://two/b", "mimeType": "application/octet-stream",
+                           "blob": "Qg=="}],
+        }.items():
+            assert peer.result(read(uri)) == {"contents": contents}
+
+
+TEMPLATE_URIS = [  # (URI, the text that is read; None: there is no such resource)
+    ("notes://a/5", "a 5 1"), ("notes://a%20b/5", "a b 5 1"), ("notes://%C3%A9/5", "é 5 1"),
+    ("notes://a/x", None), ("notes://a/5/6", None), ("notes://a", None), ("notes:///5", None),
+    ("notes://a%252Fb/5", "a%2Fb 5 1"),  # decoded once, and not again
+    ("notes://a%2Fb/5", None), ("notes://a%2fb/5", None), ("notes://../5", None),
+    ("notes://%2e%2e/5", None), ("notes://%2E./5", None), ("notes://./5", None),
+    ("notes://..%2f..%2fetc/5", None), ("notes://a%5Cb/5", None), ("notes://a\\b/5", None),
+    ("notes://a%00/5", None), ("notes://C%3A/5", None), ("notes://c:/5", None),
+    ("notes://a%0Ab/5", None), ("notes://...%20/5", "...  5 1"),
+    ("file:///a/b.txt", "a/b.txt"), ("file:///a%2Fb", "a/b"), ("file:////etc/passwd", None),
+    ("file:///%2Fetc/passwd", None), ("file:///../etc", None), ("file:///a/../../etc", None),
+    ("file:///a/%2e%2e/etc", None), ("file:///a/..", None), ("file:///..%2f..", None),
+    ("file:///a%5c..%5cb", None), ("file:///C:/x", None), ("file:///c%3a/x", None),
+    ("file:///a/./b", None), ("file:///a..b/c", "a..b/c"), ("file:///a%00b", None),
+    ("file:///a/..;/b", "a/..;/b"),
+    ("search://x", "x|none|en"), ("search://x?q=1", "x|1|en"),
+    ("search://x?lang=de&q=a%20b%26c", "x|a b&c|de"), ("search://x?q=", "x||en"),
+    ("search://x?other=1", "x|none|en"), ("search://x#f", None),
+    ("nowhere://x", None), ("", None), ("notes://{topic}/{number}", None),
+]
+
+
+@pytest.mark.parametrize("uri, text", TEMPLATE_URIS)
+def test_promise_7_a_template_cannot_be_walked_out_of(uri, text):
+    with Peer(library()) as peer:
+        reply = peer.ask(read(uri))
+        if text is None:
+            assert reply["error"]["code"] == -32002 and reply["error"]["data"] == {"uri": uri}
+        else:
+            assert reply["result"]["contents"][0]["text"] == text
+
+
+@pytest.mark.parametrize("template", [
+    "x://{a", "x://a}", "x://{a,b}", "x://{?q}/more", "x://{#a}", "x://{/a}", "x://{a:3}",
+    "x://{a*}", "x://{a}{a}", "x://{}", "no-scheme", "x://{other}", 5])
+def test_a_template_that_is_not_supported_is_refused(template):
+    def f(a: str = "", b: str = "", q: str = "") -> str:
+        return a
+    server = Server("test")
+    server.resource("x://{a}{?q,b}")(f)
+    with pytest.raises((ValueError, TypeError)):
+        server.resource(template)(f)
+
+    def needs(a: str) -> str:
+        return a
+    with pytest.raises(ValueError, match="differ in a; name both the same"):
+        server.resource("x://fixed")(needs)
+
+
+def test_failures_of_resources_are_protocol_errors(capfd):
+    with Peer(library()) as peer:
+        assert peer.error(read("bad://tool")) == {"code": -32603, "message": "not today"}
+        assert peer.error(read("bad://rpc")) == {"code": -5, "message": "five",
+                                                "data": {"n": 1}}
+        assert "KeyError: 'x'" in peer.error(read("bad://x"))["message"]
+        assert "SystemExit: bye" in peer.error(read("bad://exit"))["message"]
+        assert peer.error(request(1, "resources/read"))["code"] == -32602
+    assert "Traceback" in capfd.readouterr().err
+
+
+def test_subscribers_hear_of_changes():
+    server = library()
+    with Peer(server) as peer:
+        server.resource_updated("notes://today")
+        assert peer.result(request(1, "resources/subscribe", {"uri": "notes://today"})) == {}
+        server.resource_updated("notes://today")
+        assert peer.recv() == notification("notifications/resources/updated",
+                                           {"uri": "notes://today"})
+        server.resource_updated("data://all")
+        assert peer.result(request(2, "resources/unsubscribe", {"uri": "notes://today"})) == {}
+        server.resource_updated("notes://today")
+        server.unregister("notes://today")
+        assert peer.recv() == notification("notifications/resources/list_changed")
+        assert peer.error(read("notes://today"))["code"] == -32002
+        assert peer.error(request(3, "resources/subscribe", {"uri": 5}))["code"] == -32602
+
+
+# ------------------------------------------------------------------------- prompts
+
+
+def prompter():
+    server = Server("prompts", "1")
+
+    @server.prompt(title="Review")
+    def review(code: str, style: Literal["short", "long"] = "short", lines: int = 3,
+               strict: bool = False) -> str:
+        """Review code.
+
+        Args:
+            code: what to review
+        """
+        return f"{code}|{style}|{lines}|{strict}"
+
+    @server.prompt(name="forms")
+    def several(form: str) -> object:
+        return {"block": mcp_server.image(b"x"), "list": ["a", mcp_server.text("b")],
+                "messages": [{"role": "assistant", "content": "c"},
+                             {"role": "user", "content": mcp_server.text("d")}],
+                "exit": None if form != "exit" else sys.exit(1)}[form]
+
+    @server.resource("city://{country}/{city}")
+    def city(country: str, city: str) -> str:
+        return city
+
+    @server.completion("city://{country}/{city}", "city")
+    def cities(value, others):
+        names = {"no": ["Oslo", "Odda"], "many": [f"c{i}" for i in range(250)]}
+        return [name for name in names.get(others.get("country"), []) if name.startswith(value)]
+
+    @server.completion("review", "code")
+    async def codes(value):
+        return [value + "!"]
+    return server
+
+
+def test_prompts_are_listed_and_got():
+    def get(name, **arguments):
+        return request(1, "prompts/get", {"name": name, "arguments": arguments})
+    with Peer(prompter()) as peer:
+        listed = peer.result(request(1, "prompts/list"))["prompts"]
+        assert listed[0] == {
+            "name": "review", "title": "Review", "description": "Review code.", "arguments": [
+                {"name": "code", "description": "what to review", "required": True},
+                {"name": "style", "required": False}, {"name": "lines", "required": False},
+                {"name": "strict", "required": False}]}
+        result = peer.result(get("review", code="x", lines="5", strict="true"))
+        assert result == {"description": "Review code.", "messages": [
+            {"role": "user", "content": {"type": "text", "text": "x|short|5|True"}}]}
+        assert [m["role"] for m in peer.result(get("forms", form="messages"))["messages"]] == [
+            "assistant", "user"]
+        assert [m["content"]["type"] for form in ("block", "list") for m in
+                peer.result(get("forms", form=form))["messages"]] == ["image", "text", "text"]
+        for bad, says in ((get("nope"), "nope"), (get("review"), "arguments.code"),
+                          (get("review", code="x", cod="y"), '"cod"'),
+                          (get("review", code="x", style="no"), "arguments.style"),
+                          (get("review", code="x", lines="many"), "arguments.lines"),
+                          (request(2, "prompts/get", {"name": "review", "arguments": []}), "")):
+            error = peer.error(bad)
+            assert error["code"] == -32602 and says in error["message"]
+        assert peer.error(get("forms", form="exit"))["code"] == -32603
+
+
+def test_completion_from_types_and_functions():
+    def complete(ref, name, value, **context):
+        return request(1, "completion/complete", {
+            "ref": ref, "argument": {"name": name, "value": value},
+            **({"context": {"arguments": context}} if context else {})})
+    review, place = ({"type": "ref/prompt", "name": "review"},
+                     {"type": "ref/resource", "uri": "city://{country}/{city}"})
+    with Peer(prompter()) as peer:
+        for message, values in (
+                (complete(review, "style", ""), ["short", "long"]),
+                (complete(review, "style", "LO"), ["long"]),
+                (complete(review, "strict", "t"), ["true"]),
+                (complete(review, "lines", "1"), []),
+                (complete(review, "code", "x"), ["x!"]),
+                (complete(place, "city", "O", country="no"), ["Oslo", "Odda"]),
+                (complete(place, "city", "O"), []), (complete(place, "country", "n"), [])):
+            assert peer.result(message)["completion"] == {
+                "values": values, "total": len(values), "hasMore": False}
+        many = peer.result(complete(place, "city", "c", country="many"))["completion"]
+        assert (len(many["values"]), many["total"], many["hasMore"]) == (100, 250, True)
+        for bad in (complete({"type": "ref/prompt", "name": "no"}, "x", ""),
+                    complete({"type": "x"}, "x", ""), complete(review, "no", ""),
+                    complete(review, "code", 5), request(1, "completion/complete"),
+                    request(1, "completion/complete", {"ref": review, "argument": 5})):
+            assert peer.error(bad)["code"] == -32602
+
+
+@pytest.mark.parametrize("kind", ["tools", "prompts", "resources", "resourceTemplates"])
+def test_every_list_is_paged(kind):
+    server = Server("test", page_size=2)
+    for i in range(5):
+        server.register(ok, name=f"t{i}")
+        server.prompt(ok, name=f"p{i}")
+        server.resource(f"x://{i}")(ok)
+        server.resource(f"x{i}://{{a}}")(lambda a="": a)
+    method = {"resourceTemplates": "resources/templates/list"}.get(kind, f"{kind}/list")
+    with Peer(server) as peer:
+        sizes, params = [], {}
+        while params is not None:
+            page = peer.result(request(1, method, params))
+            sizes.append(len(page[kind]))
+            params = {"cursor": page["nextCursor"]} if "nextCursor" in page else None
+        assert sizes == [2, 2, 1]
+        other = peer.result(request(1, "prompts/list" if kind == "tools" else "tools/list"))
+        assert peer.error(request(1, method, {"cursor": other["nextCursor"]}))["code"] == -32602
+
+
+# ------------------------------------------------------------ logging and progress
+
+
+def test_log_messages_respect_the_level():
+    def speak(ctx: Context) -> str:
+        for level in mcp_server.LOG_LEVELS:
+            ctx.log(level, {"level": level, "nan": float("nan")}, logger="me")
+        ctx.debug("d"), ctx.info("i"), ctx.warning("w"), ctx.error("e")
+        return "spoken"
+
+    def wrong(ctx: Context) -> str:
+        ctx.log("loud", "x")
+        return ""
+    with Peer(tool_server(speak, wrong)) as peer:
+        for threshold, levels in (("emergency", 1), ("debug", 12), ("warning", 7)):
+            assert peer.result(request(1, "logging/setLevel", {"level": threshold})) == {}
+            peer.send(call(2, "speak"))
+            messages = [peer.recv() for _ in range(levels)]
+            assert all(m["method"] == "notifications/message" for m in messages)
+            assert text_of(peer.recv()) == "spoken"
+        assert messages[0]["params"] == {"level": "warning", "logger": "me",
+                                         "data": {"level": "warning", "nan": None}}
+        assert "one of debug" in peer.text(call(3, "wrong"))
+        assert peer.error(request(4, "logging/setLevel", {"level": "loud"}))["code"] == -32602
+
+
+def with_token(message, token):
+    message["params"]["_meta"] = {"progressToken": token}
+    return message
+
+
+@pytest.mark.parametrize("version, token", [
+    ("2025-11-25", "t"), ("2025-03-26", 0), ("2024-11-05", 5)])
+def test_promise_8_progress(version, token):
+    late = []
+
+    def work(ctx: Context) -> str:
+        for value in (1, 1, 0.5, 2):
+            ctx.report_progress(value, 3, "step")
+        late.append(ctx)
+        return "done"
+
+    def items(ctx: Context) -> list:
+        return [item for item in ctx.track("ab")]
+    with Peer(tool_server(work, items), version=version) as peer:
+        assert peer.text(call(1, "work")) == "done"  # no token: no progress
+        peer.send(with_token(call(2, "work"), token))
+        for value in (1, 2):
+            params = {"progressToken": token, "progress": value, "total": 3}
+            if version >= "2025-03-26":
+                params["message"] = "step"
+            assert peer.recv() == notification("notifications/progress", params)
+        assert text_of(peer.recv()) == "done"
+        late[-1].report_progress(3)  # after the answer: nothing
+        peer.send(with_token(call(3, "items"), token))
+        assert [peer.recv()["params"]["progress"] for _ in range(2)] == [1, 2]
+        assert text_of(peer.recv()) == '["a", "b"]'
+        peer.send(with_token(call(4, "work"), {"not": "a token"}))
+        assert text_of(peer.recv()) == "done"
+
+
+def test_promise_8_a_heartbeat_keeps_the_clock_running():
+    finish = threading.Event()
+
+    def slow(ctx: Context) -> str:
+        ctx.report_progress(7, 10)
+        finish.wait(BOUND)
+        return "done"
+    with Peer(tool_server(slow, heartbeat=0.01)) as peer:
+        peer.send(with_token(call(1, "slow"), "t"))
+        beats = [peer.recv()["params"] for _ in range(4)]
+        assert beats[0]["progress"] == 7 and beats[-1]["total"] == 10
+        values = [beat["progress"] for beat in beats]
+        assert values == sorted(set(values)) and values[-1] < 7.01
+        finish.set()
+        while "result" not in peer.recv():
+            pass
+    with Peer(tool_server(slow, heartbeat=None)) as peer:
+        peer.send(with_token(call(1, "slow"), "t"))
+        assert peer.recv()["params"]["progress"] == 7
+        assert text_of(peer.recv()) == "done"
+
+
+# -------------------------------------------------------------- asking the client
+
+COLOR = {"type": "object", "properties": {"color": {"type": "string"}}, "required": ["color"]}
+
+
+def asker(**options):
+    server = Server("asker", "1", **options)
+
+    @server.register
+    def favourite(ctx: Context) -> str:
+        return json.dumps(ctx.elicit("Which colour?", COLOR))
+
+    @server.register
+    async def favourite_async(ctx: Context) -> str:
+        return json.dumps(await ctx.elicit("Which colour?", COLOR))
+
+    @server.register
+    def poem(ctx: Context) -> str:
+        return ctx.sample("A poem", 50, system_prompt="Rhyme.")["content"]["text"]
+
+    @server.register
+    def roots(ctx: Context) -> list:
+        return ctx.list_roots()
+
+    @server.register
+    def sign_in(ctx: Context) -> str:
+        return ctx.elicit_url("Sign in", "https://example.com")["action"]
+
+    @server.register
+    def both(ctx: Context) -> dict:
+        return ctx.ask({"who": {"method": "roots/list"},
+                        "what": {"method": "elicitation/create", "params": {
+                            "message": "m", "requestedSchema": COLOR}}})
+    return server
+
+
+ABLE = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+
+
+def respond(question, result):
+    return {"jsonrpc": "2.0", "id": question["id"], "result": result}
+
+
+@pytest.mark.parametrize("tool", ["favourite", "favourite_async"])
+def test_a_tool_asks_the_user_and_waits(tool):
+    with Peer(asker(), **ABLE) as peer:
+        question = peer.ask(call(1, tool))
+        assert question["method"] == "elicitation/create"
+        assert question["params"] == {"message": "Which colour?", "requestedSchema": COLOR}
+        peer.fence()  # the reader is free meanwhile
+        answer = {"action": "accept", "content": {"color": "red"}}
+        assert json.loads(text_of(peer.ask(respond(question, answer)))) == answer
+        question = peer.ask(call(2, tool))
+        assert json.loads(text_of(peer.ask(respond(question, {"action": "decline"})))) == {
+            "action": "decline"}
+        for bad in ({"action": "accept", "content": {"color": 5}}, {"action": "accept"},
+                    {"action": "shrug"}, {}, "text"):
+            question = peer.ask(call(3, tool))
+            result = peer.ask(respond(question, bad))["result"]
+            assert result["isError"] and "does not fit" in result["content"][0]["text"]
+        question = peer.ask(call(4, tool))
+        result = peer.ask({"jsonrpc": "2.0", "id": question["id"],
+                           "error": {"code": -1, "message": "User rejected"}})["result"]
+        assert result["isError"] and "User rejected" in result["content"][0]["text"]
+
+
+def test_sampling_roots_url_and_several_at_once():
+    with Peer(asker(), **ABLE) as peer:
+        question = peer.ask(call(1, "poem"))
+        assert (question["method"], question["params"]) == ("sampling/createMessage", {
+            "messages": [{"role": "user", "content": {"type": "text", "text": "A poem"}}],
+            "maxTokens": 50, "systemPrompt": "Rhyme."})
+        assert text_of(peer.ask(respond(question, {
+            "role": "assistant", "model": "m", "content": {"type": "text", "text": "Ode"}}))
+        ) == "Ode"
+        question = peer.ask(call(2, "roots"))
+        assert text_of(peer.ask(respond(question, {"roots": [{"uri": "file:///a"}]}))) == (
+            '[{"uri": "file:///a"}]')
+        question = peer.ask(call(3, "sign_in"))
+        assert question["params"]["mode"] == "url" and question["params"]["elicitationId"]
+        assert text_of(peer.ask(respond(question, {"action": "accept"}))) == "accept"
+        first, second = peer.ask(call(4, "both")), peer.recv()
+        peer.send(respond(second, {"action": "cancel"}), respond(first, {"roots": []}))
+        assert json.loads(text_of(peer.recv())) == {
+            "who": {"roots": []}, "what": {"action": "cancel"}}
+
+
+@pytest.mark.parametrize("tool, capabilities", [
+    ("favourite", {}), ("favourite", {"elicitation": {"url": {}}}), ("poem", {}),
+    ("roots", {"sampling": {}}), ("sign_in", {"elicitation": {}}),
+    ("sign_in", {"elicitation": {"form": {}}}), ("both", {"elicitation": {}})])
+def test_only_what_the_client_declared_is_asked(tool, capabilities):
+    with Peer(asker(), **capabilities) as peer:
+        result = peer.result(call(1, tool))
+        assert result["isError"] and "not declared" in result["content"][0]["text"]
+
+
+def test_many_tools_ask_at_once():
+    with Peer(asker(), **ABLE) as peer:
+        peer.send(*(call(i, "favourite") for i in range(30)))
+        questions = [peer.recv() for _ in range(30)]
+        assert len({question["id"] for question in questions}) == 30
+        peer.send(*(respond(q, {"action": "cancel"}) for q in reversed(questions)))
+        assert {peer.recv()["id"] for _ in range(30)} == set(range(30))
+
+
+@pytest.mark.parametrize("tool", ["favourite", "favourite_async"])
+def test_cancelling_the_call_cancels_the_question(tool):
+    with Peer(asker(), **ABLE) as peer:
+        question = peer.ask(call(1, tool))
+        assert peer.ask(cancel(1)) == cancel(question["id"])
+        peer.send(respond(question, {"action": "accept"}))  # too late: ignored
+        peer.fence()
+
+
+def test_a_question_has_a_time_limit():
+    with Peer(asker(patience=0.01), **ABLE) as peer:
+        question = peer.ask(call(1, "favourite"))
+        assert peer.recv() == cancel(question["id"])
+        result = peer.recv()["result"]
+        assert result["isError"] and "silent for 0.01 s" in result["content"][0]["text"]
+
+
+def test_the_end_of_input_wakes_every_waiter():
+    with Peer(asker(), **ABLE) as peer:
+        peer.send(call(1, "favourite"), call(2, "poem"))
+        peer.recv(), peer.recv()
+        peer.close()
+        replies = {reply["id"]: reply["result"] for reply in (peer.recv(), peer.recv())}
+        assert all("client is gone" in replies[i]["content"][0]["text"] for i in (1, 2))
+
+
+def test_a_form_is_cut_down_to_what_the_revision_knows():
+    form = {"type": "object", "required": ["many", "one"], "properties": {
+        "name": {"type": "string", "default": "x"}, "sure": {"type": "boolean", "default": True},
+        "one": {"type": "string", "oneOf": [{"const": "a", "title": "A"}]},
+        "many": {"type": "array", "items": {"type": "string", "enum": ["a"]}}}}
+
+    def fill(ctx: Context) -> str:
+        return ctx.elicit("Fill", form)["action"]
+    with Peer(tool_server(fill), version="2025-11-25", elicitation={}) as peer:
+        question = peer.ask(call(1, "fill"))
+        assert question["params"]["requestedSchema"] == form
+        assert text_of(peer.ask(respond(question, {"action": "cancel"}))) == "cancel"
+    with Peer(tool_server(fill), version="2025-06-18", elicitation={}) as peer:
+        question = peer.ask(call(1, "fill"))
+        assert question["params"] == {"message": "Fill", "requestedSchema": {
+            "type": "object", "required": ["one"], "properties": {
+                "name": {"type": "string"}, "sure": {"type": "boolean", "default": True},
+                "one": {"type": "string", "enum": ["a"], "enumNames": ["A"]}}}}
+        assert text_of(peer.ask(respond(question, {"action": "cancel"}))) == "cancel"
+
+
+def test_a_handler_reads_resources_of_its_own_server():
+    server = library()
+
+    @server.register
+    def peek(uri: str, ctx: Context) -> str:
+        return ctx.read_resource(uri)[0]["text"]
+
+    @server.register
+    async def peek_async(uri: str, ctx: Context) -> str:
+        return (await ctx.read_resource(uri))[0]["text"]
+    with Peer(server) as peer:
+        for tool in ("peek", "peek_async"):
+            assert peer.text(call(1, tool, uri="notes://today")) == "hello"
+            assert peer.error(call(2, tool, uri="no://x"))["code"] == -32002
+
+
 # ----------------------------------------------------- a server without a connection
 
 
