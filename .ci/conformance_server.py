@@ -147,6 +147,120 @@ def json_schema_2020_12_tool(**fields) -> dict:
     return fields
 
 
+# ------------------------------------ tools: asking, with keys that the suite looks for
+
+NAME, OK = form(name={"type": "string"}), form(ok={"type": "boolean"})
+
+
+def elicitation(message, schema):
+    return {"method": "elicitation/create",
+            "params": {"message": message, "requestedSchema": schema}}
+
+
+def sampling(text, tokens):
+    return {"method": "sampling/createMessage", "params": {"maxTokens": tokens, "messages": [
+        {"role": "user", "content": {"type": "text", "text": text}}]}}
+
+
+@server.register
+def test_input_required_result_elicitation(ctx: Context) -> str:
+    """Asks for a name."""
+    answer = ctx.elicit("What is your name?", NAME, key="user_name")
+    return f"Hello, {answer.get('content', {}).get('name', 'stranger')}!"
+
+
+@server.register
+def test_input_required_result_sampling(ctx: Context) -> str:
+    """Asks the model."""
+    answer = ctx.sample("What is the capital of France?", 100, key="capital_question")
+    return str(answer["content"])
+
+
+@server.register
+async def test_input_required_result_list_roots(ctx: Context) -> str:
+    """Asks for the roots."""
+    return str(await ctx.list_roots(key="client_roots"))
+
+
+@server.register
+def test_input_required_result_request_state(ctx: Context) -> str:
+    """Asks for a confirmation."""
+    ctx.elicit("Please confirm", OK, key="confirm")
+    return "state-ok"
+
+
+@server.register
+def test_input_required_result_multiple_inputs(ctx: Context) -> str:
+    """Asks three things at once."""
+    return str(ctx.ask({
+        "user_name": elicitation("What is your name?", NAME),
+        "greeting": sampling("Generate a greeting", 50),
+        "client_roots": {"method": "roots/list", "params": {}}}))
+
+
+@server.register
+def test_input_required_result_multi_round(ctx: Context) -> str:
+    """Asks two things, one after the other."""
+    name = ctx.elicit("Step 1: What is your name?", NAME, key="step1")
+    color = ctx.elicit("Step 2: What is your favorite color?",
+                       form(color={"type": "string"}), key="step2")
+    return f"{name} likes {color}"
+
+
+@server.register
+def test_input_required_result_tampered_state(ctx: Context) -> str:
+    """Asks for a confirmation; the state comes back changed."""
+    ctx.elicit("Please confirm", OK, key="confirm")
+    return "confirmed"
+
+
+@server.register
+def test_input_required_result_capabilities(ctx: Context) -> str:
+    """Asks only what the client can answer."""
+    questions = {}
+    if "elicitation" in ctx.client_capabilities:
+        questions["user_name"] = elicitation("What is your name?", NAME)
+    if "sampling" in ctx.client_capabilities:
+        questions["greeting"] = sampling("Generate a greeting", 50)
+    return str(ctx.ask(questions))
+
+
+@server.register
+def test_missing_capability(ctx: Context) -> str:
+    """Cannot do without the client's model."""
+    return str(ctx.sample("Hello", 10))
+
+
+@server.register
+def test_streaming_elicitation(ctx: Context) -> str:
+    """Asks, after some progress."""
+    ctx.report_progress(1, 2)
+    return str(ctx.elicit("Go on?", OK, key="confirm"))
+
+
+@server.register
+def test_logging_tool(ctx: Context) -> str:
+    """Tries to log."""
+    ctx.info("This goes only to those who asked for it")
+    return "logged"
+
+
+@server.register
+def test_trigger_tool_change() -> str:
+    """Changes the set of tools, and back."""
+    server.register(test_simple_text, name="test_temporary")
+    server.unregister("test_temporary")
+    return "changed"
+
+
+@server.register
+def test_trigger_prompt_change() -> str:
+    """Changes the set of prompts, and back."""
+    server.prompt(test_simple_prompt, name="test_temporary_prompt")
+    server.unregister("test_temporary_prompt")
+    return "changed"
+
+
 # ------------------------------------------------------------------------ resources
 
 
@@ -206,6 +320,14 @@ def test_prompt_with_embedded_resource(resourceUri: str) -> list:
 def test_prompt_with_image() -> list:
     """A prompt with an image."""
     return [image(PNG, "image/png"), "Please analyze the image above."]
+
+
+@server.prompt
+def test_input_required_result_prompt(ctx: Context) -> str:
+    """A prompt that asks for its context."""
+    answer = ctx.elicit("What context should the prompt use?",
+                        form(context={"type": "string"}), key="user_context")
+    return f"Use this context: {answer.get('content', {}).get('context')}"
 
 
 if __name__ == "__main__":
