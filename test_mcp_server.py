@@ -3050,6 +3050,315 @@ def test_a_handler_reads_resources_of_its_own_server():
             assert peer.error(call(2, tool, uri="no://x"))["code"] == -32002
 
 
+# -------------------------------------------------------------------- the modern era
+
+MCP = "io.modelcontextprotocol/"
+
+
+def modern(id, method, params=None, capabilities=None, **meta):
+    """A request of revision 2026-07-28: it says itself who asks."""
+    return request(id, method, {**(params or {}), "_meta": {
+        MCP + "protocolVersion": "2026-07-28",
+        MCP + "clientCapabilities": capabilities or {},
+        **{MCP + key: value for key, value in meta.items()}}})
+
+
+def modern_call(id, name, capabilities=None, rounds=None, **arguments):
+    return modern(id, "tools/call", {"name": name, "arguments": arguments, **(rounds or {})},
+                  capabilities)
+
+
+def test_a_modern_conversation():
+    """https://modelcontextprotocol.io/specification/2026-07-28/basic/lifecycle"""
+    with Peer(tool_server(ok, instructions="Be kind."), shake=False) as peer:
+        peer.play("""
+            --> {"jsonrpc":"2.0","id":"p1","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}
+            <-- {"jsonrpc":"2.0","id":"p1","result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"logging":{}},"instructions":"Be kind.","ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}}}
+            --> {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ok","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}
+            <-- {"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","content":[{"type":"text","text":"ok"}],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"test","version":"1"}}}}
+            """)
+
+
+def marked(**keys):
+    return {"_meta": {MCP + key: value for key, value in keys.items()}}
+
+
+ROUTES = [  # (name, method, params, code before a handshake, code after it; None: a result)
+    ("unmarked ping", "ping", {}, None, None),
+    ("unmarked list", "tools/list", {}, -32600, None),
+    ("unmarked discover", "server/discover", {}, -32602, -32601),
+    ("unmarked listen", "subscriptions/listen", {}, -32602, -32601),
+    ("unmarked unknown", "no/such", {}, -32601, -32601),
+    ("progress token only", "ping", {"_meta": {"progressToken": 1}}, None, None),
+    ("capabilities only", "server/discover", marked(clientCapabilities={}), -32602, -32602),
+    ("info only", "tools/list", marked(clientInfo={}), -32602, -32602),
+    ("version only", "server/discover", marked(protocolVersion="2026-07-28"), -32602, -32602),
+    ("version no string", "server/discover",
+     marked(protocolVersion=5, clientCapabilities={}), -32602, -32602),
+    ("capabilities no object", "server/discover",
+     marked(protocolVersion="2026-07-28", clientCapabilities=[]), -32602, -32602),
+    ("legacy date", "server/discover",
+     marked(protocolVersion="2025-11-25", clientCapabilities={}), -32022, -32022),
+    ("future", "tools/list", marked(protocolVersion="v999", clientCapabilities={}),
+     -32022, -32022),
+    ("bad info", "tools/list", marked(
+        protocolVersion="2026-07-28", clientCapabilities={}, clientInfo="me"), -32602, -32602),
+    ("bad level", "tools/list", marked(
+        protocolVersion="2026-07-28", clientCapabilities={}, logLevel="loud"), -32602, -32602),
+    ("_meta no object", "tools/list", {"_meta": 5}, -32602, -32602),
+    *((f"removed {method}", method, marked(protocolVersion="2026-07-28",
+                                           clientCapabilities={}), -32601, -32601)
+      for method in ("initialize", "ping", "logging/setLevel", "resources/subscribe",
+                     "resources/unsubscribe", "no/such", "prompts/list", "resources/read",
+                     "completion/complete")),
+]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after a handshake"])
+@pytest.mark.parametrize("method, params, before_code, after_code",
+                         [row[1:] for row in ROUTES], ids=[row[0] for row in ROUTES])
+def test_every_request_is_routed_on_its_own(method, params, before_code, after_code, after):
+    with Peer(tool_server(ok), shake=after) as peer:
+        reply = peer.ask(request("r", method, params))
+        code = after_code if after else before_code
+        assert reply["id"] == "r"
+        assert reply.get("error", {}).get("code") == code
+        if code == -32022:
+            assert reply["error"]["data"] == {
+                "supported": ["2026-07-28"],
+                "requested": params["_meta"][MCP + "protocolVersion"]}
+        assert peer.result(modern(2, "tools/list"))["tools"]  # it was never locked
+        if not after:
+            peer.handshake()
+        assert peer.result(request(3, "tools/list")) == {
+            "tools": [server_entry for server_entry in [tool_server(ok).tools["ok"].entry]]}
+
+
+def test_a_handshake_with_a_marker_is_a_handshake():
+    with Peer(Server("test"), shake=False) as peer:
+        params = {**HELLO, **marked(protocolVersion="2026-07-28", clientCapabilities={})}
+        assert peer.result(request(1, "initialize", params))["protocolVersion"] == "2025-11-25"
+
+
+def test_nothing_leaks_between_the_eras():
+    def speak(ctx: Context) -> dict:
+        ctx.error("an error")
+        return {"version": ctx.protocol_version, "can": ctx.client_capabilities,
+                "meta": ctx.meta.get("traceparent")}
+    with Peer(tool_server(speak), sampling={}) as peer:
+        assert peer.result(request(1, "logging/setLevel", {"level": "debug"})) == {}
+        message = modern_call(2, "speak", {"roots": {}})
+        message["params"]["_meta"]["traceparent"] = "00-1"
+        result = peer.result(message)  # no log message: this request did not ask for any
+        assert json.loads(result["content"][0]["text"]) == {
+            "version": "2026-07-28", "can": {"roots": {}}, "meta": "00-1"}
+        peer.send(modern(3, "tools/call", {"name": "speak"}, logLevel="error"))
+        assert peer.recv()["params"] == {"level": "error", "data": "an error"}
+        assert peer.recv()["result"]["resultType"] == "complete"
+        peer.send(call(4, "speak"))
+        assert peer.recv()["method"] == "notifications/message"
+        assert set(peer.recv()["result"]) == {"content"}
+
+
+def test_caching_hints():
+    server = Server("test", ttl_ms=5000, cache_scope="public")
+    server.register(ok)
+    server.resource("x://a", ttl_ms=7, cache_scope="public")(ok)
+    server.resource("x://b")(ok)
+    server.prompt(ok)
+    with Peer(server, shake=False) as peer:
+        for method in ("server/discover", "tools/list", "resources/list", "prompts/list",
+                       "resources/templates/list"):
+            result = peer.result(modern(1, method))
+            assert (result["ttlMs"], result["cacheScope"]) == (5000, "public")
+        for uri, hints in (("x://a", (7, "public")), ("x://b", (0, "private"))):
+            result = peer.result(modern(2, "resources/read", {"uri": uri}))
+            assert (result["ttlMs"], result["cacheScope"]) == hints
+        assert "ttlMs" not in peer.result(modern(3, "prompts/get", {"name": "ok"}))
+        error = peer.error(modern(4, "resources/read", {"uri": "x://none"}))
+        assert (error["code"], error["data"]) == (-32602, {"uri": "x://none"})
+
+
+def test_structured_content_may_be_any_value_in_the_modern_era():
+    def many() -> list:
+        return [1, 2]
+    server = Server("test")
+    server.register(many, output_schema={"type": "array", "items": {"type": "integer"}})
+    with Peer(server) as peer:
+        assert peer.result(modern_call(1, "many"))["structuredContent"] == [1, 2]
+        assert peer.result(call(2, "many")) == {"content": [{"type": "text", "text": "[1, 2]"}]}
+        assert "outputSchema" not in peer.result(request(3, "tools/list"))["tools"][0]
+        assert "outputSchema" in peer.result(modern(4, "tools/list"))["tools"][0]
+
+
+def quiz():
+    """Handlers that ask: the same straight line for both eras."""
+    server = Server("quiz", "1")
+    runs = []
+
+    def ask_twice(ctx, n):
+        runs.append(n)
+        name = ctx.elicit("Name?", COLOR, key="name")
+        age = ctx.elicit("Age?", COLOR)
+        return f"{n} {name['action']} {age['content']['color']}"
+
+    @server.register
+    def interview(n: int, ctx: Context) -> str:
+        return ask_twice(ctx, n)
+
+    @server.register
+    async def interview_async(n: int, ctx: Context) -> str:
+        name = await ctx.elicit("Name?", COLOR, key="name")
+        age = await ctx.elicit("Age?", COLOR)
+        return f"{n} {name['action']} {age['content']['color']}"
+
+    @server.prompt
+    def interview_prompt(n: int, ctx: Context) -> str:
+        return ask_twice(ctx, n)
+
+    @server.resource("quiz://{n}", ttl_ms=9)
+    def interview_resource(n: int, ctx: Context) -> str:
+        return ask_twice(ctx, n)
+    server.runs = runs
+    return server
+
+
+ASKERS = [
+    ("tools/call", {"name": "interview", "arguments": {"n": 5}},
+     lambda result: result["content"][0]["text"]),
+    ("tools/call", {"name": "interview_async", "arguments": {"n": 5}},
+     lambda result: result["content"][0]["text"]),
+    ("prompts/get", {"name": "interview_prompt", "arguments": {"n": "5"}},
+     lambda result: result["messages"][0]["content"]["text"]),
+    ("resources/read", {"uri": "quiz://5"}, lambda result: result["contents"][0]["text"]),
+]
+RED = {"action": "accept", "content": {"color": "red"}}
+
+
+@pytest.mark.parametrize("method, params, text", ASKERS, ids=[
+    "tool", "async tool", "prompt", "resource"])
+def test_questions_by_replay(method, params, text):
+    with Peer(quiz(), shake=False) as peer:
+        def go(**rounds):
+            return peer.result(modern("r", method, {**params, **rounds}, {"elicitation": {}}))
+        first = go()
+        assert first["resultType"] == "input_required" and "ttlMs" not in first
+        assert first["inputRequests"] == {"name": {"method": "elicitation/create", "params": {
+            "message": "Name?", "requestedSchema": COLOR}}}
+        again = go(requestState=first["requestState"])  # no answer: asked again
+        assert again["inputRequests"] == first["inputRequests"]
+        second = go(requestState=first["requestState"], inputResponses={"name": RED})
+        key, = second["inputRequests"]
+        assert second["requestState"] != first["requestState"]
+        last = go(requestState=second["requestState"], inputResponses={
+            key: RED, "extra": {"ignored": True}})
+        assert last["resultType"] == "complete" and text(last) == "5 accept red"
+        assert last.get("ttlMs", 0) == 0
+        whole = go(inputResponses={"name": RED, key: RED})  # all at once, without a state
+        assert text(whole) == "5 accept red"
+
+
+def test_the_same_tools_ask_in_the_legacy_way():
+    with Peer(quiz(), elicitation={}) as peer:
+        for tool in ("interview", "interview_async"):
+            question = peer.ask(call(1, tool, n=5))
+            question = peer.ask(respond(question, RED))
+            assert text_of(peer.ask(respond(question, RED))) == "5 accept red"
+
+
+def test_a_state_is_bound_signed_and_expires(monkeypatch):
+    server = quiz()
+    with Peer(server, shake=False) as peer:
+        def go(name="interview", n=5, **rounds):
+            return peer.ask(modern_call("r", name, {"elicitation": {}}, rounds, n=n))
+        state = go()["result"]["requestState"]
+        fixed = {"code": -32602, "message": "Invalid or expired requestState"}
+        body, _, signature = state.partition(".")
+        for bad in (state + "x", state[:-1], body, "", ".", "." + signature, body[:-4] + "." +
+                    signature, state.upper(), 5, [], {}, True, "\ud800", "é." + signature):
+            assert go(requestState=bad)["error"] == fixed
+        assert go(n=6, requestState=state)["error"] == fixed  # other arguments
+        assert go(name="interview_async", requestState=state)["error"] == fixed
+        assert go(requestState=None)["result"]["resultType"] == "input_required"
+        with Peer(quiz(), shake=False) as stranger:  # another process, another key
+            assert stranger.error(modern_call("r", "interview", {"elicitation": {}}, {
+                "requestState": state}, n=5)) == fixed
+        monkeypatch.setattr(mcp_server, "STATE_LIFE", -1)
+        expired = go()["result"]["requestState"]
+        assert go(requestState=expired)["error"] == fixed
+        for bad in (None, 5, [], {"name": 5}, {"name": None}):
+            assert go(inputResponses=bad)["error"]["code"] == -32602
+        for bad in ({"action": "shrug"}, {"action": "accept", "content": {"color": 5}}, {}):
+            assert go(inputResponses={"name": bad})["error"]["code"] == -32602
+
+
+def test_several_processes_share_a_key(monkeypatch):
+    monkeypatch.setenv("MCP_STATE_KEY", "a shared secret")
+    first, second = quiz(), quiz()
+    message = modern_call("r", "interview", {"elicitation": {}}, n=5)
+    state = first.handle(message)["result"]["requestState"]
+    message["params"].update(requestState=state, inputResponses={"name": RED})
+    assert second.handle(message)["result"]["resultType"] == "input_required"
+
+
+@pytest.mark.parametrize("tool, capabilities, required", [
+    ("favourite", {}, {"elicitation": {}}), ("poem", {"elicitation": {}}, {"sampling": {}}),
+    ("sign_in", {"elicitation": {}}, {"elicitation": {"url": {}}}),
+    ("roots", {}, {"roots": {}})])
+def test_a_missing_capability_is_named(tool, capabilities, required):
+    with Peer(asker(), shake=False) as peer:
+        error = peer.error(modern_call(1, tool, capabilities))
+        assert (error["code"], error["data"]) == (-32021, {"requiredCapabilities": required})
+
+
+def listen(id, **wants):
+    return modern(id, "subscriptions/listen", {"notifications": wants})
+
+
+def test_subscriptions():
+    server = library()
+    server.register(ok)
+    with Peer(server, shake=False) as peer:
+        tools = peer.ask(listen("tools", toolsListChanged=True, promptsListChanged=True))
+        assert tools == notification("notifications/subscriptions/acknowledged", {
+            "notifications": {"toolsListChanged": True},  # there are no prompts
+            "_meta": {MCP + "subscriptionId": "tools"}})
+        peer.ask(listen(7, resourceSubscriptions=["notes://today"], toolsListChanged=False))
+        server.register(ok, name="more")
+        tag = {"_meta": {MCP + "subscriptionId": "tools"}}
+        assert peer.recv() == notification("notifications/tools/list_changed", tag)
+        server.resource_updated("data://all")
+        server.resource_updated("notes://today")
+        assert peer.recv() == notification("notifications/resources/updated", {
+            "uri": "notes://today", "_meta": {MCP + "subscriptionId": 7}})
+        assert peer.result(modern(1, "tools/list"))["tools"]
+        peer.send(cancel("tools"))
+        peer.fence()
+        server.unregister("more")
+        peer.fence()
+        for bad in ({}, {"notifications": 5},
+                    {"notifications": {"resourceSubscriptions": "x"}},
+                    {"notifications": {"resourceSubscriptions": [5]}}):
+            assert peer.error(modern(2, "subscriptions/listen", bad))["code"] == -32602
+        peer.close()  # the one that is left is ended gracefully
+        result = peer.recv()
+        assert result["id"] == 7 and result["result"]["resultType"] == "complete"
+        assert result["result"]["_meta"][MCP + "subscriptionId"] == 7
+        assert peer.recv() == cancel(7)
+
+
+def test_extensions_are_declared_and_seen():
+    def seen(ctx: Context) -> dict:
+        return ctx.client_capabilities.get("extensions", {})
+    server = tool_server(seen, extensions={"com.example/x": {"a": 1}})
+    with Peer(server) as peer:
+        assert "extensions" not in peer.welcome["capabilities"]
+        found = peer.result(modern(1, "server/discover"))["capabilities"]["extensions"]
+        assert found == {"com.example/x": {"a": 1}}
+        result = peer.result(modern_call(2, "seen", {"extensions": {"com.example/y": {}}}))
+        assert json.loads(result["content"][0]["text"]) == {"com.example/y": {}}
+
+
 # ----------------------------------------------------- a server without a connection
 
 
