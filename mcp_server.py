@@ -94,6 +94,7 @@ INVALID_PARAMS, INTERNAL_ERROR, RESOURCE_NOT_FOUND = -32602, -32603, -32002
 MISSING_CAPABILITY, UNSUPPORTED_VERSION = -32021, -32022
 
 MAX_LINE = 16 * 2**20     # bytes of one message; a longer one is refused, never held
+PIECE = 2**16             # bytes read at a time
 MAX_IN_FLIGHT = 100_000   # requests read and not yet answered; more are refused
 MAX_WORKERS = 512         # threads that run handlers at the same time
 SPARE_THREADS = 8         # how many may wait for work; others end when they are done
@@ -216,13 +217,18 @@ class LineReader:
 
         A line over the limit is skipped in pieces and refused with an RpcError; the
         call after that returns the line behind it."""
-        line = self._stream.readline(self._limit + 1)
-        if len(line) <= self._limit or line.endswith(b"\n"):
-            return line
-        size=len(line)
-        while line and not line.endswith(b"\n"):
-            line = self._stream.readline(65536)
-            size += len(line)
+        pieces, size = [], 0
+        while True:
+            piece = self._stream.readline(PIECE)
+            size += len(piece)
+            if size <= self._limit:
+                pieces.append(piece)
+            else:
+                pieces.clear()
+            if len(piece) < PIECE or piece.endswith(b"\n"):
+                break
+        if size <= self._limit:
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
         raise RpcError(INVALID_REQUEST, f"Message too long: expected at most "
                        f"{self._limit:,} bytes on one line, got {size:,}")
 
@@ -2721,7 +2727,7 @@ class Resource(Record):
         self.mime_type = mime_type
         if mime_type is None:
             from mimetypes import guess_type
-            self.mime_type = guess_type(uri.partition("?")[0].partition("{?")[0])[0]
+            self.mime_type = guess_type(uri.partition("{?")[0].rpartition("/")[2])[0]
         super().__init__(
             uri, where, fn, name=name or getattr(fn, "__name__", uri), title=title,
             mimeType=self.mime_type, size=size, annotations=annotations, icons=icons,
