@@ -68,8 +68,7 @@ from functools import partial
 
 TYPE_CHECKING = False  # type checkers take this for true; typing costs 3 ms to import
 if TYPE_CHECKING:
-    from typing import Any, BinaryIO, Callable, Iterable, Iterator, TypeVar, overload
-    F = TypeVar("F", bound=Callable[..., Any])
+    from typing import Any, BinaryIO, Iterable, Iterator
 
 # ----------------------------------------------------------------------------------
 # 1. Vocabulary
@@ -341,7 +340,7 @@ def decode(line):
     except MemoryError:
         problem = "too large for this machine's memory"
     except ValueError as error:
-        problem=str(error)
+        problem = str(error)
     else:
         if not isinstance(value, list):
             return message_of(value)
@@ -379,26 +378,26 @@ def raise_in_thread(thread, exception):
 class Call:
     """A request between its arrival and its answer."""
 
+    stage = WAITING
+    cancelled = False
+    thread = None       # where user code runs for it, while it does
+    interrupts = 0
+    serial = False      # it must run on the thread of the serial tools
+    timeout = None      # seconds its handler may take,
+    late = None         # and the reply if it takes longer
+    # For Part III: who asks; where progress goes, if anybody wants to know, and how often
+    # at least; what the client has answered, and the keys of what it was asked.
+    client = progress = heartbeat = None
+    answers, asked = {}, ()
+
     def __init__(self, request, batch=None):
         self.id = request.id
         self.key = (type(request.id), request.id)  # 1, 1.0 and "1" are three ids
         self.method, self.params = request.method, request.params
         self.batch = batch            # the Batch it came in, or None
-        self.serial = False           # must run on the thread of the serial tools
-        self.timeout = None           # seconds its handler may take,
-        self.late = None              # and the reply if it takes longer
-        self.stage = WAITING
-        self.cancelled = False
         self.wakers = []              # called when it is cancelled, perhaps twice
         self.alarms = []              # [when, action(call, now) -> when again or None]
-        self.gate = threading.Lock()  # guards stage, the next two, and what it sends
-        self.thread = None            # where user code runs for it, while it does
-        self.interrupts = 0
-        self.client = None            # who asks: filled in by Part III, as are
-        self.progress = None          # where its progress goes, if it wants to know,
-        self.heartbeat = None         # and how often it wants to hear
-        self.answers = {}             # key -> what the client has answered, and
-        self.asked = []               # the keys that the handler asked for (modern era)
+        self.gate = threading.Lock()  # guards stage, thread, and what it sends
 
     def on_cancel(self, waker):
         """Have waker called when this call is cancelled: now, if it already was."""
@@ -2178,7 +2177,7 @@ def draw(value):
         return image(png) if png else None
     if hasattr(value, "savefig"):
         from io import BytesIO
-        buffer=BytesIO()
+        buffer = BytesIO()
         value.savefig(buffer, format="png")
         return image(buffer.getvalue())
     return None
@@ -2428,7 +2427,7 @@ class Context:
                     "stdin": subprocess.DEVNULL if input is None else subprocess.PIPE,
                     "start_new_session": os.name == "posix"}
         process = subprocess.Popen(cmd, **{**defaults, **options})
-        kill=partial(kill_tree, process)
+        kill = partial(kill_tree, process)
         self._call.on_cancel(kill)
         try:
             out, err = process.communicate(input, timeout)
@@ -2535,7 +2534,7 @@ class Context:
             if lacks or not (connection or call.client.is_modern):
                 raise ToolError(f"{question['method']}: this client cannot be asked, it has "
                                 f"not declared the capability {json.dumps(lacks or {})}")
-        call.asked += questions
+        call.asked = (*call.asked, *questions)
         if call.client.is_modern:
             results = self._replay(questions)
         else:
@@ -3436,7 +3435,7 @@ class StandardIO:
         watch = select.poll()
         watch.register(self._printed, select.POLLIN)
         watch.register(self._out, 0)  # told only when nobody reads it any more
-        watch_parent=getattr(os, "pidfd_open", None)  # Linux; others have to look
+        watch_parent = getattr(os, "pidfd_open", None)  # Linux; others have to look
         try:
             watch.register(watch_parent(self._parent), select.POLLIN)
         except (TypeError, OSError):
@@ -3552,17 +3551,19 @@ class Server:
                  timeout: float | None = None, serial: bool = False,
                  coerce: bool = False, allow_extra: bool = False) -> Any:
         """Make a function a tool: @register, @register(name="sum"), or register(fn)."""
-        def add(fn):
-            tool=Tool(fn, name=name, title=title, description=description,
-                        input_schema=input_schema, output_schema=output_schema,
-                        annotations=annotations, icons=icons, meta=meta, timeout=timeout,
-                        serial=serial, coerce=coerce, allow_extra=allow_extra)
-            self._add("tools", tool)
-            return fn
-        if fn is not None and not callable(fn):
+        if fn is None:
+            return partial(self.register, name=name, title=title, description=description,
+                           input_schema=input_schema, output_schema=output_schema,
+                           annotations=annotations, icons=icons, meta=meta,
+                           timeout=timeout, serial=serial, coerce=coerce,
+                           allow_extra=allow_extra)
+        if not callable(fn):
             raise TypeError(f"register: expected a function, got {fn!r}; to give a name, "
                             'write @register(name="...")')
-        return add if fn is None else add(fn)
+        self._add("tools", Tool(fn, name, title, description, input_schema, output_schema,
+                                annotations, icons, meta, timeout, serial, coerce,
+                                allow_extra))
+        return fn
 
     tool = register
 
@@ -3668,7 +3669,7 @@ class Server:
 
     def call(self, tool_name: str, /, **arguments: Any) -> dict[str, Any]:
         """Call a tool as a client would -> the result, with `content` and `isError`."""
-        session=Session(self)
+        session = Session(self)
         reply = {}
         for method, params in (
                 ("initialize", {"protocolVersion": NEWEST_HANDSHAKE, "capabilities": {},
@@ -3696,7 +3697,7 @@ class Server:
 
     def _converse(self, reader, writer, io=None):
         Log.set_level()
-        session=Session(self)
+        session = Session(self)
         connection = session.connection = Connection(
             reader, writer, session.on_request, session.on_notification, session.on_end,
             lane=self._lane, **self._limits)
