@@ -99,7 +99,7 @@ MAX_WORKERS = 512         # threads that run handlers at the same time
 SPARE_THREADS = 8         # how many may wait for work; others end when they are done
 TICK = 0.001              # seconds a call may keep the thread that reads
 GRACE = 0.2               # seconds a cancelled handler has before it is interrupted
-INTERRUPTS = 5            # how often it is interrupted before it is given up
+INTERRUPTS = 3            # how often it is interrupted before it is given up
 DRAIN = 1.0               # seconds at the end of input to answer what was asked
 HEARTBEAT = 15.0          # seconds between signs of life from a long call
 PATIENCE = 600.0          # seconds that a question waits for the client's user
@@ -109,18 +109,20 @@ FOREVER = float("inf")
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert",
               "emergency")
-SECRET = re.compile(r"(?i)passw|secret|credential|api_?key|authori[sz]|^(?!progress).*token")
+SECRET = r"pass(wor|phra|wd)|pwd|secret|credential|(api|private)_?key|authori[sz]|cookie|token"
+SECRET_KEY = re.compile(rf"(?i){SECRET}")
+SECRET_LINE = re.compile(rf"(?i)^(\S*({SECRET})\S*: expected .*, got ).*", re.M)
 
 def redact(value, room=200):
     """A copy for human eyes: {"password": "x"} -> {"password": "***"}, long text cut."""
     if isinstance(value, dict):
-        return {key: "***" if SECRET.search(str(key)) else redact(item, room)
-                for key, item in list(value.items())[:50]}
+        return {key: "***" if SECRET_KEY.search(str(key)) and key != "progressToken" else
+                redact(item, room) for key, item in list(value.items())[:50]}
     if isinstance(value, (list, tuple)):
         return [redact(item, room) for item in value[:20]]
     if isinstance(value, str) and len(value) > room:
-        return f"{value[:room]}... ({len(value):,} characters)"
-    return value
+        value = f"{value[:room]}... ({len(value):,} characters)"
+    return SECRET_LINE.sub(r"\1***", value) if isinstance(value, str) else value
 
 class Log:
     """Lines on stderr.  By default only what went wrong; LOG_LEVEL=debug shows all."""
@@ -139,6 +141,7 @@ def log(level, message, detail=None):
     """One line on stderr, if the level is asked for.  A broken stderr is ignored."""
     if LOG_LEVELS.index(level) < Log.threshold:
         return
+    message = SECRET_LINE.sub(r"\1***", message)
     if detail is not None:
         try:
             message += " " + json.dumps(redact(detail), default=repr)
@@ -148,7 +151,7 @@ def log(level, message, detail=None):
     stamp = time.strftime("%H:%M:%S", time.localtime(now)) + f".{int(now % 1 * 1000):03d}"
     try:
         print(f"mcp_server {stamp} {level}: {message}", file=sys.stderr, flush=True)
-    except (OSError, ValueError):
+    except Exception:  # closed, full, or whatever user code has put there
         pass
 
 def log_traceback(message):
@@ -160,7 +163,7 @@ def describe(error):
     """ZeroDivisionError("division by zero") -> "ZeroDivisionError: division by zero"."""
     try:
         return f"{type(error).__name__}: {error}".rstrip(": ")[:2000]
-    except Exception:  # an error whose own __str__ fails
+    except BaseException:  # an error whose own __str__ fails
         return type(error).__name__
 
 # ----------------------------------------------------------------------------------
@@ -238,19 +241,19 @@ class LineWriter:
         self._stream = stream
         self._on_broken = on_broken
         self._lock = threading.Lock()  # guards _stream: one whole line at a time
-        self._broken = False
+        self.closed = False            # what is written from now on is dropped
 
     def write_line(self, line):
         """Write and flush.  When nobody reads any more, say so once and drop it."""
+        if self.closed:
+            return
         with self._lock:
-            if self._broken:
-                return
             try:
                 self._stream.write(line)
                 self._stream.flush()
                 return
             except (OSError, ValueError):
-                self._broken = True
+                self.closed = True
         self._on_broken()
 
     def wait_until_clear(self):
@@ -305,8 +308,7 @@ def message_of(envelope):
         return Response(id, envelope.get("result"), envelope.get("error"))
     if "id" in envelope and not is_id(id):
         return Malformed(None, RpcError(
-            INVALID_REQUEST, "id: expected a string or a number, got "
-            + json.dumps(id, default=repr)[:40]))
+            INVALID_REQUEST, f"id: expected a string or a number, got {type(id).__name__}"))
     if envelope.get("jsonrpc") != "2.0":
         return Malformed(id, RpcError(INVALID_REQUEST, 'jsonrpc: expected "2.0"'))
     if not isinstance(method, str):
@@ -325,14 +327,21 @@ DECODER = json.JSONDecoder(parse_constant=refuse_constant)
 ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 def decode(line):
-    """One line -> one message, or a list of them for a batch.  Never raises.
+    """One line -> one message, or a list of them for a batch, or None for a blank one.
 
     b'{"jsonrpc":"2.0","method":"x"}' -> Notification("x", None)
-    b'oops' -> Malformed(None, RpcError(-32700, ...))"""
+    b'oops' -> Malformed(None, RpcError(-32700, ...)): it never raises"""
     try:
         if line.startswith(b"\xef\xbb\xbf"):  # a byte order mark, from some editors
             line = line[3:]
+        if line.isspace():
+            return None
         value = DECODER.decode(line.decode("utf-8"))
+        if not isinstance(value, list):
+            return message_of(value)
+        if value:
+            return [message_of(entry) for entry in value]
+        return Malformed(None, RpcError(INVALID_REQUEST, "Empty batch: nothing to do"))
     except UnicodeDecodeError as error:
         problem = f"not UTF-8 at byte {error.start}"
     except RecursionError:
@@ -341,12 +350,6 @@ def decode(line):
         problem = "too large for this machine's memory"
     except ValueError as error:
         problem = str(error)
-    else:
-        if not isinstance(value, list):
-            return message_of(value)
-        if value:
-            return [message_of(entry) for entry in value]
-        return Malformed(None, RpcError(INVALID_REQUEST, "Empty batch: nothing to do"))
     return Malformed(None, RpcError(PARSE_ERROR, f"Parse error: {problem}"))
 
 def encode(message):
@@ -411,11 +414,11 @@ class Call:
         for waker in list(self.wakers):
             waker()
 
-    def run(self, function, args, kwargs):
-        """function(*args, **kwargs); interrupt() reaches this thread until it returns."""
+    def run(self, function, *args):
+        """function(*args); interrupt() reaches this thread until it returns."""
         self.thread = threading.get_ident()
         try:
-            return function(*args, **kwargs)
+            return function(*args)
         finally:
             self._shut_window()
 
@@ -480,6 +483,8 @@ class Crew:
     def start(self):
         with self._lock:
             self._send(lead=True)
+            if self._leader is None:
+                raise RuntimeError("the system has no thread to serve with")
 
     def wake_at(self, when):
         """Have alarm called at that time, or before."""
@@ -574,8 +579,11 @@ class Crew:
         if self._foreman is None:
             self._foreman = threading.Lock()
             self._foreman.acquire()
-            threading.Thread(target=self._oversee, name="mcp-foreman",
-                             daemon=True).start()
+            try:
+                threading.Thread(target=self._oversee, name="mcp-foreman",
+                                 daemon=True).start()
+            except RuntimeError:  # no more threads: try again at the next call
+                self._foreman = None
         elif self._foreman_parked:
             self._foreman_parked = False
             self._foreman.release()
@@ -599,7 +607,7 @@ class Crew:
                 reads, begun, busy = self._reads, self._begun, self._busy
                 self._foreman_parked = quiet
                 pause = self._due - time.monotonic() if quiet else TICK
-            self._foreman.acquire(timeout=-1 if pause == FOREVER else max(pause, 0))
+            self._foreman.acquire(timeout=min(max(pause, 0), threading.TIMEOUT_MAX))
             self._foreman_parked = False
 
 class SerialLane:
@@ -634,6 +642,8 @@ def attempt(step):
         outcome = step()
     except RpcError as error:
         return {"error": error.as_json()}
+    except Cancelled:
+        return {"error": RpcError(INTERNAL_ERROR, "Cancelled").as_json()}
     except BaseException as error:  # a request must not go unanswered
         log_traceback("a handler failed")
         failure = RpcError(INTERNAL_ERROR, f"Internal error: {describe(error)}")
@@ -689,6 +699,7 @@ class Connection:
         self._on_end = on_end
         self._crew = Crew(self._receive, self._check_alarms, max_workers)
         self._lane = lane
+        self._pid = os.getpid()
         self._lock = threading.Lock()  # guards the next five
         self._in_flight = {}           # Call.key -> Call: may still be answered
         self._stopped = set()          # Calls that may not, whose thread is not back
@@ -718,6 +729,7 @@ class Connection:
             if not self._unsettled:
                 self._settled.set()
         self._settled.wait(drain)
+        self._writer.closed = True  # a client that reads no more must not hold us up
         for call in list(self._in_flight.values()):
             self._stop(call)
         self._crew.close()
@@ -819,7 +831,7 @@ class Connection:
             if not line or self._ended.is_set():
                 self.end()
                 return None
-            message = None if line.isspace() else decode(line)
+            message = decode(line)
         except RpcError as error:
             message = Malformed(None, error)
         except (OSError, ValueError):  # the stream was closed under our feet
@@ -894,7 +906,10 @@ class Connection:
         if self._in_flight.get(call.key) is call:  # else it was cancelled in the queue
             if call.timeout:
                 self.set_alarm(call, began + call.timeout, self._expire)
-            self.settle(call, attempt(work))
+            reply = attempt(work)
+            if os.getpid() != self._pid:
+                os._exit(0)  # the handler has forked, and this is the child: not ours
+            self.settle(call, reply)
             if debugging():
                 took = (time.monotonic() - began) * 1000
                 log("debug", f"{call.method} id={call.id!r} took {took:.1f} ms")
@@ -939,7 +954,7 @@ class Connection:
         """Interrupt a stopped call again and again; in the end give it up."""
         if call.interrupts < INTERRUPTS and call.stage is RUNNING:
             call.interrupt()
-            return now + GRACE
+            return now + 5 * GRACE  # time to clean up
         with call.gate:
             if call.stage is not RUNNING:
                 return None
@@ -2792,6 +2807,14 @@ class Background:
     loop = None
 
     @classmethod
+    def _live(cls):
+        while True:  # a task that raises SystemExit ends run_forever: not for long
+            try:
+                cls.loop.run_forever()
+            except BaseException:
+                log_traceback("a task of an async handler failed")
+
+    @classmethod
     def run(cls, call, awaitable):
         """Wait here for what an `async def` handler returned; it runs over there."""
         import asyncio
@@ -2805,8 +2828,7 @@ class Background:
         with cls.lock:
             if cls.loop is None:
                 cls.loop = asyncio.new_event_loop()
-                threading.Thread(target=cls.loop.run_forever, name="mcp-async",
-                                 daemon=True).start()
+                threading.Thread(target=cls._live, name="mcp-async", daemon=True).start()
         future = asyncio.run_coroutine_threadsafe(guarded(), cls.loop)
         call.on_cancel(future.cancel)
         return future.result()
@@ -2815,7 +2837,7 @@ def call_handler(session, call, record, args, kwargs):
     """Call user code, on this thread or on the event loop."""
     if record.signature.context:
         kwargs[record.signature.context] = Context(session, call, record.is_async)
-    value = call.run(record.fn, args, kwargs)
+    value = record.fn(*args, **kwargs)
     return Background.run(call, value) if hasattr(value, "__await__") else value
 
 def call_record(session, call, record, given):
@@ -2904,7 +2926,8 @@ def page(session, call, kind, entries):
             start, name = json.loads(a2b_base64(cursor.encode("ascii")))[kind]
             names = [entry.key for entry in entries]
             start = names.index(name) + 1 if name in names else int(start)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError,
+                RecursionError):
             raise RpcError(INVALID_PARAMS, "cursor: expected one from an earlier answer "
                            "of this list, or none to start over") from None
     end = start + session.server.page_size if session.server.page_size else len(entries)
@@ -2992,11 +3015,11 @@ def tools_call(session, call):
     name, given = param(call, "name", str), param(call, "arguments", dict, {})
     tool = tools.get(name)
     if tool is None:
-        raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}",
+        raise RpcError(INVALID_PARAMS, f"Unknown tool: {name[:200]}",
                        {"availableTools": list(tools)[:100]})
     call.serial = tool.serial
     on_time(session, call, f"Tool {name!r}", tool.timeout)
-    return partial(run_tool, session, call, tool, given)
+    return partial(call.run, run_tool, session, call, tool, given)
 
 def not_found(call, uri, why=""):
     code = INVALID_PARAMS if call.client.is_modern else RESOURCE_NOT_FOUND
@@ -3028,7 +3051,7 @@ def resources_read(session, call):
     resource, _ = find_resource(session.server, call, uri)
     on_time(session, call, f"Resource {uri}")
     caching = resource.caching if call.client.is_modern else {}
-    return lambda: {"contents": session.read_resource(call, uri), **caching}
+    return lambda: {"contents": call.run(session.read_resource, call, uri), **caching}
 
 def resources_subscribe(session, call):
     session.subscriptions.add(param(call, "uri", str))
@@ -3059,7 +3082,7 @@ def prompts_get(session, call):
                        {"availablePrompts": list(prompts)[:100]})
     on_time(session, call, f"Prompt {name!r}")
     work = partial(get_prompt, session, call, prompts[name], given)
-    return partial(guarded, session, call, f"Prompt {name!r}", work)
+    return partial(call.run, guarded, session, call, f"Prompt {name!r}", work)
 
 def completions(session, call, record, argument, value):
     """The candidates for what was typed: from a function, or from the type of the
@@ -3068,7 +3091,7 @@ def completions(session, call, record, argument, value):
     function = session.server.completions.get((record.key, argument))
     if function:
         takes_others = len(parameters_of(function)) > 1
-        found = call.run(function, (value, others) if takes_others else (value,), {})
+        found = function(value, others) if takes_others else function(value)
         found = Background.run(call, found) if hasattr(found, "__await__") else found
         found = [str(plain(candidate)) for candidate in found or ()]
     else:
@@ -3092,7 +3115,7 @@ def completion_complete(session, call):
         raise RpcError(INVALID_PARAMS, "argument: expected a name out of "
                        f"{list(record.input_schema['properties'])} and a text value")
     work = partial(completions, session, call, record, name, value)
-    return partial(guarded, session, call, f"Completion of {name!r}", work)
+    return partial(call.run, guarded, session, call, f"Completion of {name!r}", work)
 
 def logging_set_level(session, call):
     level = param(call, "level", str)
@@ -3765,7 +3788,7 @@ def demo():
 
 def main():
     """python mcp_server.py: serve the demo."""
-    if sys.stdin.isatty():
+    if sys.stdin and sys.stdin.isatty():
         print("This is an MCP server, made to be started by a client such as Claude. It "
               "reads\nJSON-RPC messages, one a line; Ctrl-D ends it. Try this one:\n"
               '{"jsonrpc": "2.0", "id": 1, "method": "ping"}', file=sys.stderr)
