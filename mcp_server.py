@@ -2273,14 +2273,22 @@ def kill_tree(process):
     """End a child and all its children, at once."""
     import signal
     import subprocess
-    try:
-        if os.name == "posix":
-            os.killpg(process.pid, signal.SIGKILL)  # it leads a group of its own
-        else:
-            subprocess.run(["taskkill", "/T", "/F", "/PID", str(process.pid)],
-                           capture_output=True)
-    except OSError:  # it is gone already
-        pass
+    if os.name != "posix":
+        subprocess.run(["taskkill", "/T", "/F", "/PID", str(process.pid)],
+                       capture_output=True)
+        return
+    pids = [process.pid]
+    for pid in pids:  # the list grows while it is read: children, and theirs
+        try:
+            with open(f"/proc/{pid}/task/{pid}/children") as children:  # Linux
+                pids += map(int, children.read().split())
+        except OSError:
+            pass
+    for kill, pid in [(os.killpg, process.pid), *((os.kill, pid) for pid in pids[1:])]:
+        try:
+            kill(pid, signal.SIGKILL)  # the child leads a group of its own
+        except OSError:  # it is gone already
+            pass
 
 class Progress:
     """The progress of one call: strictly increasing, and never without a token."""
@@ -3403,13 +3411,6 @@ def flush_streams():
         except (OSError, ValueError, AttributeError):  # broken, closed, or none at all
             pass
 
-def private_copy(descriptor):
-    """A duplicate that child processes do not inherit; of nothing, if it is closed."""
-    try:
-        return os.dup(descriptor)
-    except OSError:
-        return os.open(os.devnull, os.O_RDWR)
-
 class StandardIO:
     """with StandardIO() as io: ... io.reader, io.writer ...
 
@@ -3423,16 +3424,23 @@ class StandardIO:
 
     def __enter__(self):
         self._parent = os.getppid()
-        self._in, self._out, self._err = map(private_copy, (0, 1, 2))
-        self.reader = os.fdopen(self._in, "rb", 65536, closefd=False)
-        self.writer = os.fdopen(self._out, "wb", 65536, closefd=False)
-        self._printed, pipe = os.pipe()
+        for standard in (0, 1, 2):
+            try:
+                os.fstat(standard)
+            except OSError:  # closed: the next file to be opened would take its place
+                os.open(os.devnull, os.O_RDWR)
+        self._in, self._out, self._err = map(os.dup, (0, 1, 2))  # children do not see them
+        if os.name == "posix":
+            os.set_blocking(self._in, True)
+            os.set_blocking(self._out, True)
+        self.reader = os.fdopen(self._in, "rb", PIECE, closefd=False)
+        self.writer = os.fdopen(self._out, "wb", PIECE, closefd=False)
+        self._printed, self._pipe = os.pipe()
         empty = os.open(os.devnull, os.O_RDONLY)
         # Windows: dup2 onto 0, 1 and 2 calls SetStdHandle too, so children follow
-        for source, standard in ((empty, 0), (pipe, 1), (pipe, 2)):
+        for source, standard in ((empty, 0), (self._pipe, 1), (self._pipe, 2)):
             os.dup2(source, standard)
         os.close(empty)
-        os.close(pipe)
         self._carrier = threading.Thread(
             target=self._carry, name="mcp-stderr", daemon=True)
         self._carrier.start()
@@ -3443,15 +3451,21 @@ class StandardIO:
         flush_streams()
         os.dup2(self._out if self._restore else self._err, 1)
         os.dup2(self._err, 2)
+        os.close(self._pipe)
+        self._carrier.join(GRACE)  # the pipe has no writer left, unless a child has it
         if self._restore:
             os.dup2(self._in, 0)
-        self._carrier.join(GRACE)  # the pipe has no writer left, unless a child has it
+            for descriptor in (self._in, self._out, self._err):
+                os.close(descriptor)
+        elif self._dropped and os.name == "posix":
+            os.set_blocking(2, False)  # nobody reads it: what is printed now is lost
 
     def _carry(self):
         import select
         if not hasattr(select, "poll"):  # Windows: it can neither ask nor watch
             while self._carry_some(lambda patience: True):
                 pass
+            os.close(self._printed)
             return
         room = select.poll()
         room.register(self._err, select.POLLOUT)
@@ -3466,6 +3480,7 @@ class StandardIO:
         while True:
             ready = dict(watch.poll(None if watch_parent else 2000))
             if self._printed in ready and not self._carry_some(room.poll):
+                os.close(self._printed)
                 return
             gone = [descriptor for descriptor in ready if descriptor != self._printed]
             if gone or os.getppid() != self._parent:
@@ -3501,7 +3516,7 @@ class Stopped(BaseException):
 def stop_on_signals():
     """Have SIGINT and SIGTERM raise Stopped in the main thread, a second one exit.
 
-    Handlers that the program has set itself are left alone."""
+    Handlers that the program has set itself are left alone.  -> what undoes it"""
     import signal
 
     def stop(number, frame):
@@ -3509,20 +3524,30 @@ def stop_on_signals():
             signal.signal(each, lambda number, frame: os._exit(128 + number))
         raise Stopped(128 + number)
 
-    mine = [number for number, usual in ((signal.SIGINT, signal.default_int_handler),
-                                         (signal.SIGTERM, signal.SIG_DFL))
-            if signal.getsignal(number) is usual]
+    def undo():
+        for number, usual in mine.items():
+            signal.signal(number, usual)
+
+    mine = {}
     if threading.current_thread() is threading.main_thread():
-        for number in mine:
-            signal.signal(number, stop)
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
+            number = getattr(signal, name, None)
+            usual = signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL
+            if number and signal.getsignal(number) is usual:
+                mine[number] = usual
+                signal.signal(number, stop)
+    return undo
 
 def end_process(code):
-    """Exit without waiting for threads that will not end."""
+    """Exit without waiting for threads and children that will not end."""
     import atexit
+    watchdog = threading.Timer(GRACE, os._exit, (code,))  # for what hangs below
+    watchdog.daemon = True
+    watchdog.start()
     try:
         atexit._run_exitfuncs()
-    finally:
         flush_streams()
+    finally:
         os._exit(code)
 
 class Server:
@@ -3733,8 +3758,13 @@ class Server:
             connection.wait()
             drain = DRAIN
         finally:
-            all_back = connection.finish(drain)
-            self._sessions.remove(session)
+            try:
+                all_back = connection.finish(drain)
+            except Stopped:  # a signal while we wait for the last answers
+                connection.finish(0)
+                raise
+            finally:
+                self._sessions.remove(session)
         return all_back
 
     def run(self) -> None:
@@ -3742,15 +3772,17 @@ class Server:
 
         Returns when everything has ended; else ends the process: after SIGINT (130)
         and SIGTERM (143), and when a handler or a thread of yours would not end."""
-        code, all_back = 0, False
+        code, all_back, undo = 0, False, stop_on_signals()
         try:
-            stop_on_signals()
             with StandardIO(restore=False) as io:
                 all_back = self._converse(io.reader, io.writer, io)
         except Stopped as stopped:
             code = stopped.args[0]
+        undo()
         alive = [thread for thread in threading.enumerate()
                  if not thread.daemon and thread is not threading.main_thread()]
+        if "multiprocessing" in sys.modules:  # its children are waited for at exit
+            alive += sys.modules["multiprocessing"].active_children()
         if code or alive or not all_back:
             end_process(code)
 
