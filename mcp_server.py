@@ -3462,32 +3462,35 @@ class StandardIO:
 
     def _carry(self):
         import select
-        if not hasattr(select, "poll"):  # Windows: it can neither ask nor watch
+        if hasattr(select, "poll"):
+            self._carry_and_watch(select)
+        else:  # Windows: it can neither ask for room nor watch anybody
             while self._carry_some(lambda patience: True):
                 pass
-            os.close(self._printed)
-            return
-        room = select.poll()
+        os.close(self._printed)
+
+    def _carry_and_watch(self, select):
+        room, watch = select.poll(), select.poll()
         room.register(self._err, select.POLLOUT)
-        watch = select.poll()
         watch.register(self._printed, select.POLLIN)
         watch.register(self._out, 0)  # told only when nobody reads it any more
-        watch_parent = getattr(os, "pidfd_open", None)  # Linux; others have to look
         try:
-            watch.register(watch_parent(self._parent), select.POLLIN)
-        except (TypeError, OSError):
-            watch_parent = None
+            parent = os.pidfd_open(self._parent)
+            watch.register(parent, select.POLLIN)
+        except (AttributeError, OSError):  # not Linux: look every other second
+            parent = None
         while True:
-            ready = dict(watch.poll(None if watch_parent else 2000))
+            ready = dict(watch.poll(2000 if parent is None else None))
             if self._printed in ready and not self._carry_some(room.poll):
-                os.close(self._printed)
-                return
-            gone = [descriptor for descriptor in ready if descriptor != self._printed]
+                break
+            gone = ready.keys() - {self._printed}
             if gone or os.getppid() != self._parent:
                 for descriptor in gone:
                     watch.unregister(descriptor)
                 self._parent = os.getppid()
                 self.on_gone()
+        if parent is not None:
+            os.close(parent)
 
     def _carry_some(self, room):
         """Bring what was printed to stderr.  False at the end."""

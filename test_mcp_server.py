@@ -2377,6 +2377,11 @@ class Unprintable(Exception):
         raise RuntimeError("no text")
 
 
+class Hopeless(BaseException):
+    def __str__(self):
+        raise self
+
+
 def recurse():
     recurse()
 
@@ -2397,6 +2402,7 @@ OUTCOMES = [  # (name, what the tool does, what the client must read)
     ("Cancelled by itself", raiser(Cancelled()), "Cancelled"),
     ("StopIteration", raiser(StopIteration()), "StopIteration"),
     ("unprintable", raiser(Unprintable()), "Unprintable"),
+    ("worse than unprintable", raiser(Hopeless()), "Hopeless"),
     ("ToolError", raiser(ToolError("Say please.")), "Say please."),
     ("unserialisable", lambda: threading.Lock(), "cannot be sent as JSON"),
     ("sys.exit", lambda: sys.exit("bye"), "bye"),
@@ -3387,6 +3393,241 @@ def test_call_tries_a_tool_through_the_whole_path():
     assert server.call("greet", name=5)["isError"]
     with pytest.raises(RpcError, match="Unknown tool: nope"):
         server.call("nope")
+
+
+# ------------------------------------------------- what a hostile reading has found
+
+
+def test_no_depth_of_an_id_silences_the_server():
+    with Peer(Server("test")) as peer:
+        for depth in range(880, 1000, 3):
+            peer.send(b'{"jsonrpc":"2.0","method":"ping","id":%s%s}\n' % (
+                b"[" * depth, b"]" * depth))
+            assert peer.recv()["error"]["code"] in (-32600, -32700)
+        peer.fence()
+
+
+@posix
+@pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-"])
+def test_a_standard_stream_that_is_closed_from_the_start(closed):
+    done = subprocess.run(
+        ["sh", "-c", f'exec "{sys.executable}" mcp_server.py {closed}'], cwd=HERE,
+        input=b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n', capture_output=True, timeout=BOUND)
+    assert (done.returncode, done.stderr) == (0, b"")
+    answered = b'{"jsonrpc":"2.0","id":1,"result":{}}\n' if closed == "2>&-" else b""
+    assert done.stdout == answered
+
+
+def test_the_end_comes_though_nobody_reads_an_open_batch():
+    body = script("""
+        @register
+        def quick() -> int:
+            "Quick."
+            return 1
+        @register
+        def big() -> str:
+            "Big."
+            return "x" * 1_000_000
+        @register
+        def slow(ctx: Context) -> str:
+            "Slow."
+            ctx._session.connection.notify("started")
+            ctx.sleep(1000)
+        run()
+        """)
+    with Process(body) as peer:
+        peer.send([call(1, "quick"), call(2, "slow")])
+        assert peer.recv()["method"] == "started"
+        peer.send(call(3, "big"))
+        peer.close()  # and reads nothing more
+        assert peer.process.wait(BOUND) == 0
+
+
+def test_an_odd_stderr_loses_no_answer():
+    body = script("""
+        class Odd:
+            def write(self, text):
+                raise AttributeError("no such thing")
+        @register
+        def boom() -> str:
+            "Fails."
+            sys.stderr = Odd()
+            raise KeyError(1)
+        run()
+        """)
+    with Process(body, env={"LOG_LEVEL": "debug"}) as peer:
+        assert "KeyError" in peer.text(call(1, "boom"))
+        peer.fence()
+
+
+@pytest.mark.parametrize("how", ["raises SystemExit", "stops the loop"])
+def test_a_task_cannot_end_the_event_loop(how, capfd):
+    import asyncio
+
+    async def bad() -> str:
+        async def leave():
+            raise SystemExit(3)
+        if how == "raises SystemExit":
+            asyncio.ensure_future(leave())
+        else:
+            asyncio.get_running_loop().stop()
+        await asyncio.sleep(0.01)
+        return "went on"
+
+    async def good() -> str:
+        return "good"
+    with Peer(tool_server(bad, good)) as peer:
+        assert peer.text(call(1, "bad")) == "went on"
+        assert peer.text(call(2, "good")) == "good"
+
+
+CHILD = """
+    @register
+    def spawn(ctx: Context) -> str:
+        "Runs a child that leaves its process group."
+        ctx.run(["sh", "-c", "echo $$ > {0}/a; setsid sh -c 'echo $$ > {0}/b; sleep 1000' & wait"])
+    run()
+    """
+
+
+@posix
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+@pytest.mark.parametrize("how", ["cancelled", "terminated", "terminated while it drains"])
+def test_children_that_left_the_group_die_too(how, tmp_path):
+    with Process(script(CHILD.format(tmp_path))) as peer:
+        peer.send(call(1, "spawn"))
+        files = tmp_path / "a", tmp_path / "b"
+        wait_until(lambda: all(file.exists() and file.read_text() for file in files))
+        if how == "cancelled":
+            peer.send(cancel(1))
+            peer.fence()
+        if how == "terminated while it drains":
+            peer.close()
+        if how != "cancelled":
+            peer.process.terminate()
+            assert peer.process.wait(BOUND) in (0, 143)
+        for file in files:
+            pid = int(file.read_text())
+            wait_until(lambda: not is_running(pid))
+
+
+@posix
+def test_a_forked_child_does_not_answer():
+    body = script("""
+        @register
+        def fork() -> str:
+            "Forks; the child comes back from here as well."
+            return "child" if os.fork() == 0 else "parent"
+        run()
+        """)
+    with Process(body) as peer:
+        for i in range(5):
+            assert peer.text(call(i, "fork")) == "parent"
+        peer.fence()
+        assert peer.end()[:2] == (0, [])
+
+
+@posix
+def test_a_child_of_multiprocessing_does_not_hold_up_the_end(tmp_path):
+    (tmp_path / "server.py").write_text(script("""
+        import multiprocessing
+        @register
+        def start() -> str:
+            "Starts a process that stays."
+            multiprocessing.get_context("fork").Process(
+                target=time.sleep, args=(1000,), daemon=False).start()
+            return "started"
+        run()
+        """))
+    with Process(None, args=[str(tmp_path / "server.py")], start_new_session=True) as peer:
+        assert peer.text(call(1, "start")) == "started"
+        peer.close()
+        try:
+            assert peer.process.wait(BOUND) == 0
+        finally:
+            os.killpg(peer.process.pid, signal.SIGKILL)  # what it has left behind
+
+
+@posix
+def test_signals_are_the_programs_own_again_after_run():
+    with Process(script("run(); print('over', file=sys.stderr, flush=True); time.sleep(1000)")
+                 ) as peer:
+        peer.close()
+        assert peer.process.stderr.readline() == b"over\n"
+        peer.process.terminate()
+        assert peer.process.wait(BOUND) == -signal.SIGTERM
+
+
+def test_a_time_out_of_any_size_is_kept():
+    server = Server("test")
+    server.register(ok, timeout=sys.maxsize)
+
+    def slow(ctx: Context) -> str:
+        ctx.sleep(BOUND)
+        return ""
+    server.register(slow, timeout=0.01)
+    with Peer(server) as peer:
+        assert peer.text(call(1, "ok")) == "ok"
+        assert "timed out" in peer.text(call(2, "slow"))
+
+
+@interruptible
+def test_user_code_that_runs_while_a_result_is_made_can_be_stopped():
+    started, ended = threading.Event(), threading.Event()
+
+    def forever() -> object:
+        def numbers():
+            started.set()
+            try:
+                while True:
+                    yield 1
+            finally:
+                ended.set()
+        return (max([number]) for number in numbers() if number > 1)
+    with Peer(tool_server(forever)) as peer:
+        peer.send(call(1, "forever"))
+        assert started.wait(BOUND)
+        peer.send(cancel(1))
+        assert ended.wait(BOUND)
+        peer.fence()
+
+
+def test_secrets_stay_out_of_complaints_in_the_log(capfd, monkeypatch):
+    monkeypatch.setenv("LOG_LEVEL", "debug")
+
+    def login(password: int, private_key: str = "", n: int = 0) -> str:
+        return "in"
+    with Peer(tool_server(login)) as peer:
+        assert "hunter2" in peer.text(call(1, "login", password="hunter2", private_key="k-1",
+                                           n="five"))
+    monkeypatch.delenv("LOG_LEVEL")
+    mcp_server.Log.set_level()
+    errors = capfd.readouterr().err
+    assert "hunter2" not in errors and "k-1" not in errors and '"five"' in errors
+
+
+@pytest.mark.parametrize("cursor", [
+    base64.b64encode(b'{"tools": [1e999, "x"]}').decode(),
+    base64.b64encode(b"[" * 5000).decode(), base64.b64encode(b'{"tools": 5}').decode()])
+def test_a_cursor_of_ones_own_making_is_refused(cursor):
+    with Peer(tool_server(ok)) as peer:
+        assert peer.error(request(1, "tools/list", {"cursor": cursor}))["code"] == -32602
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs Linux")
+def test_serve_leaves_no_descriptor_open():
+    body = script("""
+        def opened():
+            return len(os.listdir("/proc/self/fd"))
+        server = Server("test")
+        before = opened()
+        for _ in range(3):
+            server.serve()
+        print(opened() - before, file=sys.stderr)
+        """)
+    with Process(body) as peer:
+        code, rest, errors = peer.end()
+    assert (code, errors.split()) == (0, ["0"])
 
 
 # -------------------------------------------------------------- promises, by number
