@@ -1051,9 +1051,9 @@ def plain(value):
 # ----------------------------------------------------------------------------------
 # 9. Validation: value, schema -> problems
 #
-# prepare(schema) turns a schema into a function, once; calling it is cheap. The
+# prepare(schema) turns a schema into a function, once; calling it is cheap.  The
 # language itself is the table KEYWORDS: for each keyword the classes of value it
-# speaks about (all others pass), the type of its argument, and its meaning,
+# speaks about (all others pass), the form of its argument, and its meaning,
 #
 #     keyword(rule, value, at, out, seen, parts)
 #
@@ -1063,6 +1063,7 @@ def plain(value):
 #     seen   the names or indexes of children that some keyword has looked at, or
 #            None where no unevaluatedItems or unevaluatedProperties will ask
 #     parts  the rules of the keywords beside this one
+# ----------------------------------------------------------------------------------
 
 DIALECTS = ("https://json-schema.org/draft/2020-12/schema",
             "http://json-schema.org/draft-07/schema")
@@ -1072,7 +1073,7 @@ KINDS = {str: "string", int: "integer", float: "number", bool: "boolean",
          list: "array", dict: "object", type(None): "null"}
 
 class SchemaError(ValueError):
-    """The schema cannot be used. Says where in it, why, and what to do."""
+    """The schema cannot be used.  Says where in it, why, and what to do."""
 
 class Enough(Exception):
     """Ends a walk early: its verdict is known, or would cost too much."""
@@ -1082,31 +1083,24 @@ class Problems(list):
 
     limit = MAX_PROBLEMS + 1
 
-    def append(self, problem: tuple) -> None:
+    def append(self, problem):
         list.append(self, problem)
         if len(self) >= self.limit:
             raise Enough("... and more")
 
-class FirstProblem(Problems):
-    """Full with one: enough to know that a schema does not fit."""
-
-    limit = 1
-
-def json_type(value: object) -> str:
+def json_type(value):
     """5 -> "integer", 5.0 -> "integer", 5.5 -> "number", True -> "boolean"."""
-    kind = KINDS.get(type(value))
-    if kind is None:  # a subclass, or no JSON at all
-        kind = next((KINDS[c] for c in type(value).__mro__ if c in KINDS), "nothing")
+    kind = next((KINDS[c] for c in type(value).__mro__ if c in KINDS), "nothing")
     return "integer" if kind == "number" and value.is_integer() else kind
 
-def quote(value: object) -> str:
+def quote(value):
     """The value as JSON, cut short; a lone surrogate becomes an escape."""
     if isinstance(value, str) and len(value) > 60:
         value = value[:57] + "..."
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text[:120].encode("utf-8", "backslashreplace").decode()
 
-def show(value: object) -> str:
+def show(value):
     """A few words for any value: string "ten", integer 5, null, array of 3 items."""
     kind = json_type(value)
     if kind in ("array", "object"):
@@ -1116,31 +1110,28 @@ def show(value: object) -> str:
         return f"integer of {value.bit_length()} bits"
     return kind if kind in ("null", "nothing") else f"{kind} {quote(value)}"
 
-def where(at) -> str:
+def where(at):
     """(("arguments", "tags"), 2) -> arguments.tags[2]; (("#", "a"), 2) -> #/a/2."""
-    steps: list = []
+    steps = []
     while isinstance(at, tuple):
         at, step = at
         steps.insert(0, step)
     if at == "#":  # a place in a schema, as a JSON pointer
-        steps = [str(s).replace("~", "~0").replace("/", "~1") for s in steps]
-        return "/".join([at, *steps])
-    steps = [f".{s}" if str(s).isidentifier() else f"[{quote(s)}]" for s in steps]
-    path = at + "".join(steps)
+        return "/".join([at, *(str(s).replace("~", "~0").replace("/", "~1") for s in steps)])
+    path = at + "".join(f".{s}" if str(s).isidentifier() else f"[{quote(s)}]" for s in steps)
     return path if len(path) <= 200 else f"{path[:98]}....{path[-98:]}"
 
-def say(problem: tuple) -> str:
+def say(at, expected, value):
     """("limit", "number", "ten") -> limit: expected number, got string "ten"."""
-    at, expected, value = problem
     text = value if expected is None else f"expected {expected}, got {show(value)}"
     return f"{where(at)}: {text}"
 
-def either(texts) -> str:
+def either(texts):
     """["string", "null"] -> string or null; a long list is cut."""
-    texts = list(dict.fromkeys(texts))
+    texts = list(dict.fromkeys(texts)) or ["nothing"]
     return " or ".join(texts[:8] + ["..."] * (len(texts) > 8))[:400]
 
-def key(value: object) -> object:
+def key(value):
     """A hashable stand-in: key(a) == key(b) exactly when a and b are equal in JSON."""
     if isinstance(value, bool):
         return ("boolean", value)
@@ -1152,19 +1143,18 @@ def key(value: object) -> object:
         return ("integer", hex(int(value)))  # text: a hash of a number can be foreseen
     return value
 
-def same(a: object, b: object) -> bool:
+def same(a, b):
     """JSON equality: same(1, 1.0) is True, same(1, True) and same([0], [False]) not."""
     return key(a) == key(b)
 
 def exact(number):
     """0.1 -> Fraction(1, 10): the decimal number as it was written."""
-    if isinstance(number, int) or not abs(number) < float("inf"):
+    if isinstance(number, int) or not abs(number) < FOREVER:
         return number
     from fractions import Fraction
-
     return Fraction(repr(number))
 
-# Patterns are ECMA-262. With re.ASCII, Python agrees about \d, \w and \b, not these:
+# Patterns are ECMA-262.  With re.ASCII, Python agrees about \d, \w and \b, not these:
 SPACE = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 NOT_SPACE = (r"\0-\x08\x0e-\x1f!-\x9f\xa1-\u167f\u1681-\u1fff\u200b-\u2027\u202a-\u202e"
              r"\u2030-\u205e\u2060-\u2fff\u3001-\ufefe\uff00-\U0010ffff")
@@ -1175,7 +1165,7 @@ IN_CLASS = {"[": r"\[", "&": r"\&", "|": r"\|", "~": r"\~",
 REFUSED = {r"\a", r"\A", r"\N", r"\U", r"\z", r"\Z", r"\p", r"\P", "[]", "[^]"}
 TOKEN = re.compile(r"\\.|\[\^?\]|\(\?<(?![=!])|.", re.DOTALL)
 
-def regex(pattern: str):
+def regex(pattern):
     """A function that tells whether an ECMA-262 pattern occurs in a text."""
     python, in_class = "", False
     for token in TOKEN.findall(pattern):
@@ -1188,57 +1178,55 @@ def regex(pattern: str):
     except (re.error, OverflowError) as error:
         raise ValueError(f"{quote(pattern)} is no pattern: {error}") from None
 
-    def occurs(text: str) -> bool:
+    def occurs(text):
         if len(text) > MAX_MATCHED:
             raise Enough(f"expected {MAX_MATCHED} characters or less for {occurs.text}")
         return search(text) is not None
-
     occurs.text = quote(pattern)
     return occurs
 
-def always(value, at, out, seen) -> None:
+def always(value, at, out, seen):
     """The schema true."""
 
-def never(value, at, out, seen) -> None:
+def never(value, at, out, seen):
     """The schema false."""
     out.append((at, "nothing", value))
 
 def misfit(check, value, at, seen=None):
-    """The first problem that check has with the value, or None."""
-    first, mine = FirstProblem(), None if seen is None else set()
+    """What check expects in place of the value, or None if the value fits."""
+    first, mine = Problems(), None if seen is None else set()
+    first.limit = 1
     try:
         check(value, at, first, mine)
     except Enough:
         if not first:  # no verdict, but a refusal to go on
             raise
-        return first[0]
+        place, expected, value = first[0]
+        return (expected or value) + (f" at {where(place)}" if place != at else "")
     if mine:  # subtle: a schema that does not fit has evaluated nothing
         seen.update(mine)
     return None
 
-def unknown(name: str, known: dict) -> str:
+def unknown(name, known):
     """unknown property "limt" (did you mean "limit"?); valid: limit, query"""
     from difflib import get_close_matches
-
     valid = [n for n, check in known.items() if check is not never]
     near = get_close_matches(name[:60], valid, 1)
     hint = f" (did you mean {quote(near[0])}?)" if near else ""
-    names = ", ".join(valid)[:400] or "none"
-    return f"unknown property {quote(name)}{hint}; valid: {names}"
+    return f"unknown property {quote(name)}{hint}; valid: {', '.join(valid)[:400] or 'none'}"
 
-def holds(expected: str, fits):
+# Two makers of keywords, then the keywords that need a function of their own.
+
+def holds(expected, fits):
     """Makes a keyword about the value alone: fits(value, rule)."""
-
     def keyword(rule, value, at, out, seen, parts):
         if not fits(value, rule):
             out.append((at, expected.format(rule), value))
-
     return keyword
 
 def children(choose):
     """Makes a keyword about children: choose(value, rule, parts, seen) picks them, as
     (name or index, check) pairs."""
-
     def keyword(rule, value, at, out, seen, parts):
         for step, check in choose(value, rule, parts, seen):
             if check is never and isinstance(step, str):
@@ -1247,7 +1235,6 @@ def children(choose):
                 check(value[step], (at, step), out, None)
             if seen is not None:
                 seen.add(step)
-
     return keyword
 
 def type_(rule, value, at, out, seen, parts):
@@ -1262,11 +1249,6 @@ def allOf(rule, value, at, out, seen, parts):
     for check in rule:
         check(value, at, out, seen)
 
-def wishes(misses: list, at) -> str:
-    """What the schemas that did not fit would have liked instead."""
-    return either(f"{wish or got}{f' at {where(place)}' * (place != at)}"
-                  for place, wish, got in misses) or "nothing"
-
 def anyOf(rule, value, at, out, seen, parts):
     misses = []
     for check in rule:
@@ -1274,26 +1256,22 @@ def anyOf(rule, value, at, out, seen, parts):
         if misses[-1] is None and seen is None:  # else every one that fits adds to seen
             return
     if None not in misses:
-        out.append((at, wishes(misses, at), value))
+        out.append((at, either(misses), value))
 
 def oneOf(rule, value, at, out, seen, parts):
     misses = [misfit(check, value, at, seen) for check in rule]
     if None not in misses:
-        out.append((at, wishes(misses, at), value))
+        out.append((at, either(misses), value))
     elif misses.count(None) > 1:
         out.append((at, f"exactly one of {len(rule)} schemas to fit", value))
-
-def not_(rule, value, at, out, seen, parts):
-    if misfit(rule, value, at) is None:
-        out.append((at, "a value that does not fit 'not'", value))
 
 def if_(rule, value, at, out, seen, parts):
     branch = "else" if misfit(rule, value, at, seen) else "then"
     parts.get(branch, always)(value, at, out, seen)
 
 def contains(rule, value, at, out, seen, parts):
-    hits = [i for i, item in enumerate(value) if not misfit(rule, item, (at, i))]
-    least, most = parts.get("minContains", 1), parts.get("maxContains", float("inf"))
+    hits = [i for i, item in enumerate(value) if not misfit(rule, item, at)]
+    least, most = parts.get("minContains", 1), parts.get("maxContains", FOREVER)
     if not least <= len(hits) <= most:
         out.append((at, f"{least} to {most} items that fit 'contains'", value))
     if seen is not None:
@@ -1303,34 +1281,31 @@ def required(rule, value, at, out, seen, parts):
     for name in rule:
         if name not in value:
             check = parts.get("properties", {}).get(name, always)
-            miss = misfit(check, ..., (at, name))  # what would it have liked to see?
-            out.append(((at, name), f"{miss and miss[1] or 'a value'} (required)", ...))
+            wish = misfit(check, ..., (at, name)) or "a value"  # ... is of no JSON type
+            out.append(((at, name), f"{wish} (required)", ...))
 
 def dependentRequired(rule, value, at, out, seen, parts):
-    for name in rule:
-        if name in value:
-            required(rule[name], value, at, out, seen, parts)
+    needs = [need for name in rule if name in value for need in rule[name]]
+    required(needs, value, at, out, seen, parts)
 
 def dependentSchemas(rule, value, at, out, seen, parts):
-    for name in rule:
-        if name in value:
-            rule[name](value, at, out, seen)
+    allOf([rule[name] for name in rule if name in value], value, at, out, seen, parts)
 
 def propertyNames(rule, value, at, out, seen, parts):
     for name in value:
-        miss = misfit(rule, name, at)
-        if miss:
-            out.append((at, f"property names to be {miss[1] or miss[2]}", name))
+        wish = misfit(rule, name, at)
+        if wish:
+            out.append((at, f"property names to be {wish}", name))
 
 def additionalProperties(value, rule, parts, seen):
     """For children(): the properties that the two keywords beside it leave over."""
     known, patterns = parts.get("properties", ()), parts.get("patternProperties", ())
-    extra = [(name, rule) for name in value if name not in known]
-    return extra and [pair for pair in extra if not any(p(pair[0]) for p in patterns)]
+    return [(name, rule) for name in value
+            if name not in known and not any(occurs(name) for occurs in patterns)]
 
-# What makes an argument ready, where its type does not say all. Raises ValueError.
+# What makes an argument ready, where its form does not say all.  Raises ValueError.
 
-def types(names) -> dict:
+def types(names):
     """"number" -> {"integer": "number", "number": "number"}: what fits -> its text."""
     names = [names] if isinstance(names, str) else names
     if any(name not in KINDS.values() for name in names):
@@ -1338,7 +1313,7 @@ def types(names) -> dict:
     texts = {name: name for name in names}
     return {"integer": "number", **texts} if "number" in texts else texts
 
-def choices(options: list) -> dict:
+def choices(options):
     """["asc", 1] -> {key("asc"): '"asc"', key(1): "1"}: what fits -> its text."""
     return {key(option): quote(option) for option in options}
 
@@ -1347,27 +1322,32 @@ def positive(number):
         raise ValueError("expected a number above 0")
     return number
 
-def strings(names: list) -> list:
+def strings(names):
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("expected strings in a list")
     return names
 
-INT, ONE, MANY, NAMED = "integer", "schema", "schemas", "schema by name"
-ARGUMENTS = {ONE: ("object", "boolean"), MANY: ("array",), NAMED: ("object",),
-             "number": ("integer", "number"), "names": ("string", "array"),
-             "any": tuple(KINDS.values())}
+def dialect(uri):
+    if uri.rstrip("#") not in DIALECTS:
+        raise ValueError(f"expected the dialect {' or '.join(DIALECTS)}")
+
+INT, REF, ONE, MANY, NAMED = "integer", "reference", "schema", "schemas", "schema by name"
+ARGUMENTS = {REF: ("string",), ONE: ("object", "boolean"), MANY: ("array",),
+             NAMED: ("object",), "number": ("integer", "number"),
+             "names": ("string", "array"), "any": tuple(KINDS.values())}
 NUMBER, TEXT, ARRAY, OBJECT = (int, float), (str,), (list,), (dict,)
 ANY = (*KINDS, object)  # object: what is no JSON at all
-KEYWORDS = {  # name: (classes of value, type of argument, function[, what readies it])
-    "$ref": (ANY, "string", allOf),
-    "$dynamicRef": (ANY, "string", allOf),
+KEYWORDS = {  # name: (classes of value, form of argument, function[, what readies it])
+    "$ref": (ANY, REF, allOf),
+    "$dynamicRef": (ANY, REF, allOf),
     "type": (ANY, "names", type_, types),
     "enum": (ANY, "array", enum, choices),
     "const": (ANY, "any", enum, lambda constant: choices([constant])),
     "allOf": (ANY, MANY, allOf),
     "anyOf": (ANY, MANY, anyOf),
     "oneOf": (ANY, MANY, oneOf),
-    "not": (ANY, ONE, not_),
+    "not": (ANY, ONE, holds("a value that does not fit 'not'", lambda v, check: (
+        misfit(check, v, "")))),
     "if": (ANY, ONE, if_),
     "multipleOf": (NUMBER, "number", holds("a multiple of {}", lambda v, n: (
         exact(v) % exact(n) == 0)), positive),
@@ -1404,59 +1384,36 @@ KEYWORDS = {  # name: (classes of value, type of argument, function[, what readi
         (i, rule) for i in range(len(v)) if i not in seen))),
     "unevaluatedProperties": (OBJECT, ONE, children(lambda v, rule, parts, seen: (
         (name, rule) for name in v if name not in seen))),
+    # These have no meaning of their own; others ask for them.
     **dict.fromkeys(["then", "else"], ((), ONE, None)),
     **dict.fromkeys(["$defs", "definitions"], ((), NAMED, None)),
     **dict.fromkeys(["minContains", "maxContains"], ((), INT, None)),
-    **dict.fromkeys(["$schema", "$id"], ((), "string", None)),
-    **dict.fromkeys(["$anchor", "$dynamicAnchor"], ((), "string", None)),
+    **dict.fromkeys(["$id", "$anchor", "$dynamicAnchor"], ((), "string", None)),
+    "$schema": ((), "string", None, dialect),
 }
 
-def modern(schema: dict) -> dict:
+def modern(schema):
     """The schema with draft-07's list form of items, and dependencies, respelled."""
     new = dict(schema)
     if isinstance(schema.get("items"), list):
-        new["prefixItems"] = new.pop("items")
-        if "additionalItems" in schema:
-            new["items"] = schema["additionalItems"]
+        new.update(prefixItems=schema["items"], items=schema.get("additionalItems", True))
     needs = schema.get("dependencies")
     for name in needs if isinstance(needs, dict) else ():
-        what = "Required" if isinstance(needs[name], list) else "Schemas"
-        new["dependent" + what] = {**new.get("dependent" + what, {}), name: needs[name]}
+        what = "dependentRequired" if isinstance(needs[name], list) else "dependentSchemas"
+        new[what] = {**new.get(what, {}), name: needs[name]}
     return new
 
-def rules(schema: dict, at, visit):
-    """(keyword, rule) for each keyword of schema, with visit(subschema, at) results."""
-    words = modern(schema)
-    for word in (word for word in KEYWORDS if word in words):
-        rule, here, (_, form, _, *ready) = words[word], (at, word), KEYWORDS[word]
-        kinds = ARGUMENTS.get(form, (form,))
-        if json_type(rule) not in kinds:
-            raise SchemaError(say((here, either(kinds), rule)))
-        if form == ONE:
-            rule = visit(rule, here)
-        elif form == MANY:
-            rule = [visit(sub, (here, i)) for i, sub in enumerate(rule)]
-        elif form == NAMED:
-            rule = {name: visit(sub, (here, name)) for name, sub in rule.items()}
-        try:
-            yield word, ready[0](rule) if ready else rule
-        except ValueError as error:
-            got = show(words[word])
-            raise SchemaError(f"{where(here)}: {error}, got {got}") from None
-
-def absolute(base: str, ref: str) -> str:
+def absolute(base, ref):
     """absolute("http://a/b", "c#d") -> "http://a/c#d"; there is always one #."""
     from urllib.parse import urljoin
-
     uri, _, fragment = ref.partition("#")
     try:
         return f"{urljoin(base, uri) if uri else base}#{fragment}"
     except ValueError as error:
         raise SchemaError(f"{quote(ref)} is no URI: {error}") from None
 
-def walk(todo: dict, parts: dict, asks: bool):
+def walk(todo, parts, asks):
     """A check that asks the keywords in todo[class of the value], once it is filled."""
-
     def check(value, at, out, seen):
         steps = todo.get(type(value))
         if steps is None:  # a subclass
@@ -1466,82 +1423,89 @@ def walk(todo: dict, parts: dict, asks: bool):
             keyword(rule, value, at, out, mine, parts)
         if asks and seen is not None:
             seen.update(mine)
-
     return check
 
 class Compiler:
     """Turns one schema, with references to and fro inside it, into a check."""
 
-    def __init__(self) -> None:
-        self.places = {}  # URI#anchor -> subschema
+    def __init__(self, schema):
+        self.places = {"#": schema}  # URI#anchor -> subschema
+        self.dynamic = set()  # those of the places that a $dynamicAnchor names
         self.bases = {}  # id(subschema) -> the URI that its references start from
-        self.dynamic = {}  # (URI, name) -> subschema, for each $dynamicAnchor
         self.made = {}  # (id(subschema), scope) -> check
         self.links = []  # references yet to be followed: arguments of follow()
 
-    def note(self, word: str, rule, schema: dict, at, base: str, scope: tuple):
-        """What the keywords that start with $ have to say; returns the rule to use."""
-        if word in ("$anchor", "$dynamicAnchor"):
-            self.places[f"{base}#{rule}"] = schema
-        if word == "$dynamicAnchor":
-            self.dynamic[base, rule] = schema
-        if word == "$schema" and rule.rstrip("#") not in DIALECTS:
-            raise SchemaError(say((at, f"the dialect {' or '.join(DIALECTS)}", rule)))
-        if word in ("$ref", "$dynamicRef"):
-            ref, rule = rule, []
-            self.links.append((rule, ref, at, base, scope))
-        return rule
-
-    def compile(self, schema, at, base: str, scope: tuple):
-        """The check for schema. scope: the URIs on the way to it, for $dynamicRef."""
+    def compile(self, schema, at, base, scope):
+        """The check for schema.  scope: the URIs on the way to it, for $dynamicRef."""
         if isinstance(schema, bool):
             return always if schema else never
         if not isinstance(schema, dict):
-            raise SchemaError(say((at, "a schema (an object, true or false)", schema)))
+            raise SchemaError(say(at, "a schema (an object, true or false)", schema))
         if isinstance(schema.get("$id"), str):
             uri = absolute(base, schema["$id"])
             self.places[uri], base = schema, uri.partition("#")[0]
+        for word in {"$anchor", "$dynamicAnchor"} & schema.keys():
+            place = f"{base}#{schema[word]}"
+            self.places[place] = schema
+            self.dynamic.update([place] if word == "$dynamicAnchor" else [])
         self.bases[id(schema)] = base
         scope = scope if base in scope else (*scope, base)
         name = (id(schema), scope)
-        if name in self.made:
-            return self.made[name]
-        todo, parts = {}, {}
-        asks = any(word.startswith("unevaluated") for word in schema)
-        self.made[name] = walk(todo, parts, asks)  # now: a subschema may refer to it
-        found = rules(schema, at, lambda sub, at: self.compile(sub, at, base, scope))
-        for word, rule in found:
-            parts[word] = self.note(word, rule, schema, (at, word), base, scope)
-        for cls in ANY:
-            todo[cls] = [(KEYWORDS[word][2], rule) for word, rule in parts.items()
-                         if cls in KEYWORDS[word][0]]
+        if name not in self.made:
+            asks = any(word.startswith("unevaluated") for word in schema)
+            todo, parts, words = {}, {}, modern(schema)
+            self.made[name] = walk(todo, parts, asks)  # now: a subschema may refer to it
+            for word in filter(words.__contains__, KEYWORDS):
+                parts[word] = self.ready(word, words[word], (at, word), base, scope)
+            for cls in ANY:
+                todo[cls] = [(KEYWORDS[word][2], rule) for word, rule in parts.items()
+                             if cls in KEYWORDS[word][0]]
         return self.made[name]
 
-    def follow(self, rule: list, ref: str, at, base: str, scope: tuple) -> None:
-        """Put into rule the check for the subschema that ref means."""
-        from urllib.parse import unquote
+    def ready(self, word, rule, at, base, scope):
+        """A keyword's argument, with checks where it has subschemas or a reference."""
+        _, form, _, *finish = KEYWORDS[word]
+        kinds = ARGUMENTS.get(form, (form,))
+        if json_type(rule) not in kinds:
+            raise SchemaError(say(at, either(kinds), rule))
+        if form == REF:
+            self.links.append(([], rule, at, base, scope))
+            return self.links[-1][0]  # follow() puts the check into it
+        if form == ONE:
+            return self.compile(rule, at, base, scope)
+        if form == MANY:
+            return [self.compile(sub, (at, i), base, scope) for i, sub in enumerate(rule)]
+        if form == NAMED:
+            rule = {name: self.compile(sub, (at, name), base, scope)
+                    for name, sub in rule.items()}
+        try:
+            return finish[0](rule) if finish else rule
+        except ValueError as error:
+            raise SchemaError(f"{where(at)}: {error}, got {show(rule)}") from None
 
+    def follow(self, checks, ref, at, base, scope):
+        """Put into checks the one for the subschema that ref means."""
+        from urllib.parse import unquote
         base, _, fragment = absolute(base, ref).partition("#")
         anchor, *steps = unquote(fragment).split("/")
+        uris = [base]
+        if at[1] == "$dynamicRef" and f"{base}#{anchor}" in self.dynamic:
+            uris = [uri for uri in scope if f"{uri}#{anchor}" in self.dynamic] + uris
         try:
-            schema = self.places[f"{base}#{anchor}"]
+            schema = self.places[f"{uris[0]}#{anchor}"]  # the outermost one
             for step in steps:
+                base = self.bases.get(id(schema), base)
                 step = step.replace("~1", "/").replace("~0", "~")
                 schema = schema[int(step) if isinstance(schema, list) else step]
-                base = self.bases.get(id(schema), base)
         except (LookupError, TypeError, ValueError):
             raise SchemaError(f"{where(at)}: {quote(ref)} is not in this schema and is "
                               "never fetched; copy what it means into $defs") from None
-        if at[1] == "$dynamicRef" and self.dynamic.get((base, anchor)) is schema:
-            names = [(uri, anchor) for uri in (*scope, base)]  # the outermost wins
-            schema = next(self.dynamic[name] for name in names if name in self.dynamic)
-        rule.append(self.compile(schema, at, self.bases.get(id(schema), base), scope))
+        checks.append(self.compile(schema, at, self.bases.get(id(schema), base), scope))
 
 def prepare(schema):
-    """A function check(value, path) -> problems, for later. Raises SchemaError."""
-    compiler = Compiler()
+    """A function check(value, path) -> problems, for later.  Raises SchemaError."""
+    compiler = Compiler(schema)
     try:
-        compiler.places["#"] = schema
         root = compiler.compile(schema, "#", "", ())
         while compiler.links:
             compiler.follow(*compiler.links.pop())
@@ -1550,7 +1514,7 @@ def prepare(schema):
     except RecursionError:
         raise SchemaError("#: nests too deeply, or refers to itself for ever") from None
 
-    def check(value: object, path: str = "value") -> list[str]:
+    def check(value, path="value"):
         out, last = Problems(), []
         try:
             root(value, path, out, None)
@@ -1558,13 +1522,12 @@ def prepare(schema):
             last = [f"{path}: {stop}"]
         except RecursionError:
             last = [f"{path}: expected less depth, got a value nested too deeply"]
-        return [say(problem) for problem in out[:MAX_PROBLEMS]] + last if out else last
-
+        return [say(*problem) for problem in out[:MAX_PROBLEMS]] + last if out else last
     return check
 
-def validate(value: object, schema, path: str = "value") -> list[str]:
+def validate(value: Any, schema: Any, path: str = "value") -> list[str]:
     """All problems: validate(5, {"type": "string"}, "name") gives
-    ["name: expected string, got integer 5"]. Raises SchemaError."""
+    ["name: expected string, got integer 5"].  Raises SchemaError."""
     return prepare(schema)(value, path)
 
 # ----------------------------------------------------------------------------------
