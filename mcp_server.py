@@ -1117,8 +1117,10 @@ def where(at):
         at, step = at
         steps.insert(0, step)
     if at == "#":  # a place in a schema, as a JSON pointer
-        return "/".join([at, *(str(s).replace("~", "~0").replace("/", "~1") for s in steps)])
-    path = at + "".join(f".{s}" if str(s).isidentifier() else f"[{quote(s)}]" for s in steps)
+        steps = [str(s).replace("~", "~0").replace("/", "~1") for s in steps]
+        return "/".join([at, *steps])
+    steps = [f".{s}" if str(s).isidentifier() else f"[{quote(s)}]" for s in steps]
+    path = at + "".join(steps)
     return path if len(path) <= 200 else f"{path[:98]}....{path[-98:]}"
 
 def say(at, expected, value):
@@ -1164,6 +1166,8 @@ IN_CLASS = {"[": r"\[", "&": r"\&", "|": r"\|", "~": r"\~",
             r"\s": SPACE, r"\S": NOT_SPACE}
 REFUSED = {r"\a", r"\A", r"\N", r"\U", r"\z", r"\Z", r"\p", r"\P", "[]", "[^]"}
 TOKEN = re.compile(r"\\.|\[\^?\]|\(\?<(?![=!])|.", re.DOTALL)
+ATOM = re.compile(r"\\(?:u\w{4}|x\w\w|.)|\[(?:\\.|[^]\\])*\]", re.DOTALL)  # as \d or [a-z]
+ENDLESS = re.compile(r"\((\?:|\?<\w+>)?[^()]([*+]|\{\d+,\d*\})\??\)([*+]|\{\d+,)")  # (a+)+
 
 def regex(pattern):
     """A function that tells whether an ECMA-262 pattern occurs in a text."""
@@ -1177,6 +1181,9 @@ def regex(pattern):
         search = re.compile(python, re.ASCII).search
     except (re.error, OverflowError) as error:
         raise ValueError(f"{quote(pattern)} is no pattern: {error}") from None
+    if ENDLESS.search(ATOM.sub("a", pattern)):
+        raise ValueError(f"in {quote(pattern)}, a repeated group holds but one repeated "
+                         "item, which can take for ever: write a+, not (a+)+")
 
     def occurs(text):
         if len(text) > MAX_MATCHED:
@@ -1213,7 +1220,8 @@ def unknown(name, known):
     valid = [n for n, check in known.items() if check is not never]
     near = get_close_matches(name[:60], valid, 1)
     hint = f" (did you mean {quote(near[0])}?)" if near else ""
-    return f"unknown property {quote(name)}{hint}; valid: {', '.join(valid)[:400] or 'none'}"
+    names = ", ".join(valid)[:400] or "none"
+    return f"unknown property {quote(name)}{hint}; valid: {names}"
 
 # Two makers of keywords, then the keywords that need a function of their own.
 
@@ -1249,20 +1257,15 @@ def allOf(rule, value, at, out, seen, parts):
     for check in rule:
         check(value, at, out, seen)
 
-def anyOf(rule, value, at, out, seen, parts):
+def anyOf(rule, value, at, out, seen, parts, most=FOREVER):
     misses = []
     for check in rule:
         misses.append(misfit(check, value, at, seen))
-        if misses[-1] is None and seen is None:  # else every one that fits adds to seen
-            return
+        if not misses[-1] and most > 1 and seen is None:
+            return  # the others cannot change the verdict, nor add to seen
     if None not in misses:
         out.append((at, either(misses), value))
-
-def oneOf(rule, value, at, out, seen, parts):
-    misses = [misfit(check, value, at, seen) for check in rule]
-    if None not in misses:
-        out.append((at, either(misses), value))
-    elif misses.count(None) > 1:
+    elif misses.count(None) > most:
         out.append((at, f"exactly one of {len(rule)} schemas to fit", value))
 
 def if_(rule, value, at, out, seen, parts):
@@ -1317,44 +1320,40 @@ def choices(options):
     """["asc", 1] -> {key("asc"): '"asc"', key(1): "1"}: what fits -> its text."""
     return {key(option): quote(option) for option in options}
 
-def positive(number):
-    if not number > 0:
-        raise ValueError("expected a number above 0")
-    return number
+def must(expected, fits):
+    """Makes a readier that leaves the argument as it is, if it fits."""
+    def ready(rule):
+        if not fits(rule):
+            raise ValueError(f"expected {expected}")
+        return rule
+    return ready
 
 def strings(names):
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError("expected strings in a list")
-    return names
+    return isinstance(names, list) and all(isinstance(name, str) for name in names)
 
-def dialect(uri):
-    if uri.rstrip("#") not in DIALECTS:
-        raise ValueError(f"expected the dialect {' or '.join(DIALECTS)}")
-
-INT, REF, ONE, MANY, NAMED = "integer", "reference", "schema", "schemas", "schema by name"
-ARGUMENTS = {REF: ("string",), ONE: ("object", "boolean"), MANY: ("array",),
-             NAMED: ("object",), "number": ("integer", "number"),
-             "names": ("string", "array"), "any": tuple(KINDS.values())}
+INT, NUM, REF, ONE, MANY, NAMED = "integer", "number", "ref", "schema", "schemas", "named"
+ARGUMENTS = {NUM: "integer or number", REF: "string", ONE: "object or boolean",
+             MANY: "array", NAMED: "object", "any": " or ".join(KINDS.values())}
 NUMBER, TEXT, ARRAY, OBJECT = (int, float), (str,), (list,), (dict,)
 ANY = (*KINDS, object)  # object: what is no JSON at all
 KEYWORDS = {  # name: (classes of value, form of argument, function[, what readies it])
     "$ref": (ANY, REF, allOf),
     "$dynamicRef": (ANY, REF, allOf),
-    "type": (ANY, "names", type_, types),
+    "type": (ANY, "string or array", type_, types),
     "enum": (ANY, "array", enum, choices),
     "const": (ANY, "any", enum, lambda constant: choices([constant])),
     "allOf": (ANY, MANY, allOf),
     "anyOf": (ANY, MANY, anyOf),
-    "oneOf": (ANY, MANY, oneOf),
+    "oneOf": (ANY, MANY, partial(anyOf, most=1)),
     "not": (ANY, ONE, holds("a value that does not fit 'not'", lambda v, check: (
         misfit(check, v, "")))),
     "if": (ANY, ONE, if_),
-    "multipleOf": (NUMBER, "number", holds("a multiple of {}", lambda v, n: (
-        exact(v) % exact(n) == 0)), positive),
-    "minimum": (NUMBER, "number", holds("at least {}", lambda v, n: v >= n)),
-    "maximum": (NUMBER, "number", holds("at most {}", lambda v, n: v <= n)),
-    "exclusiveMinimum": (NUMBER, "number", holds("more than {}", lambda v, n: v > n)),
-    "exclusiveMaximum": (NUMBER, "number", holds("less than {}", lambda v, n: v < n)),
+    "multipleOf": (NUMBER, NUM, holds("a multiple of {}", lambda v, n: (
+        exact(v) % exact(n) == 0)), must("a number above 0", lambda n: n > 0)),
+    "minimum": (NUMBER, NUM, holds("at least {}", lambda v, n: v >= n)),
+    "maximum": (NUMBER, NUM, holds("at most {}", lambda v, n: v <= n)),
+    "exclusiveMinimum": (NUMBER, NUM, holds("more than {}", lambda v, n: v > n)),
+    "exclusiveMaximum": (NUMBER, NUM, holds("less than {}", lambda v, n: v < n)),
     "minLength": (TEXT, INT, holds("at least {} characters", lambda v, n: len(v) >= n)),
     "maxLength": (TEXT, INT, holds("at most {} characters", lambda v, n: len(v) <= n)),
     "pattern": (TEXT, "string", holds("a match of {0.text}", lambda v, p: p(v)), regex),
@@ -1376,9 +1375,9 @@ KEYWORDS = {  # name: (classes of value, form of argument, function[, what readi
         lambda rule: {regex(pattern): check for pattern, check in rule.items()}),
     "additionalProperties": (OBJECT, ONE, children(additionalProperties)),
     "propertyNames": (OBJECT, ONE, propertyNames),
-    "required": (OBJECT, "array", required, strings),
-    "dependentRequired": (OBJECT, "object", dependentRequired, lambda rule: {
-        name: strings(needs) for name, needs in rule.items()}),
+    "required": (OBJECT, "array", required, must("strings in a list", strings)),
+    "dependentRequired": (OBJECT, "object", dependentRequired, must(
+        "strings in lists", lambda rule: all(map(strings, rule.values())))),
     "dependentSchemas": (OBJECT, NAMED, dependentSchemas),
     "unevaluatedItems": (ARRAY, ONE, children(lambda v, rule, parts, seen: (
         (i, rule) for i in range(len(v)) if i not in seen))),
@@ -1389,7 +1388,8 @@ KEYWORDS = {  # name: (classes of value, form of argument, function[, what readi
     **dict.fromkeys(["$defs", "definitions"], ((), NAMED, None)),
     **dict.fromkeys(["minContains", "maxContains"], ((), INT, None)),
     **dict.fromkeys(["$id", "$anchor", "$dynamicAnchor"], ((), "string", None)),
-    "$schema": ((), "string", None, dialect),
+    "$schema": ((), "string", None, must(
+        f"the dialect {' or '.join(DIALECTS)}", lambda uri: uri.rstrip("#") in DIALECTS)),
 }
 
 def modern(schema):
@@ -1465,9 +1465,9 @@ class Compiler:
     def ready(self, word, rule, at, base, scope):
         """A keyword's argument, with checks where it has subschemas or a reference."""
         _, form, _, *finish = KEYWORDS[word]
-        kinds = ARGUMENTS.get(form, (form,))
-        if json_type(rule) not in kinds:
-            raise SchemaError(say(at, either(kinds), rule))
+        kinds = ARGUMENTS.get(form, form)
+        if json_type(rule) not in kinds.split(" or "):
+            raise SchemaError(say(at, kinds, rule))
         if form == REF:
             self.links.append(([], rule, at, base, scope))
             return self.links[-1][0]  # follow() puts the check into it

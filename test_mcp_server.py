@@ -1358,6 +1358,7 @@ PATTERNS = [
     (r"(?<=a)b", ["ab"], ["cb"]),
     (r"^\$\.\u00e9$", ["$.\xe9"], ["a"]),
     (r"^[a-z&&~|]+$", ["a&~|"], ["A"]),
+    (r"^(-[a-z]+)+(\d{2})*(a+)?[(a+)+]\(a+\)+$", ["-ab-c12+(a))"], ["-+(a)"]),
 ]
 
 
@@ -1417,6 +1418,8 @@ REFUSED = [
     ({"patternProperties": {"[": {}}}, '#/patternProperties: "[" is no pattern'),
     ({"pattern": r"a\Z"}, r"\Z is not supported"), ({"pattern": r"\p{L}"}, r"\p is not"),
     ({"pattern": "[]"}, "[] is not supported"), ({"pattern": r"\k"}, "is no pattern"),
+    *[({"pattern": pattern}, "write a+, not (a+)+") for pattern in (
+        "^(a+)+$", "([a-z]*)*", r"(?:\d+)*x", r"(?<n>[\]a(]+){2,}", r"(\u00e9{1,9}?)+", r"(\(+)+")],
     ({"$schema": "http://json-schema.org/draft-04/schema#"}, "draft-04"),
     ({"$schema": "http://json-schema.org/draft-04/schema#"}, "#/$schema: expected the dialect"),
     ({"$ref": "http://example.com/x"}, "is never fetched; copy what it means into $defs"),
@@ -1475,7 +1478,7 @@ def test_hostile_values_and_schemas_are_bounded():
     assert validate(many, {"items": STR})[-1] == "value: ... and more"
     assert len(validate({str(n): n for n in many}, {"additionalProperties": False})) == 21
     long = "a" * (mcp_server.MAX_MATCHED + 1)
-    for schema in ({"pattern": "^(a+)+$"}, {"not": {"pattern": "b"}}, {"anyOf": [{"pattern": "b"}, {}]}):
+    for schema in ({"pattern": "^a+$"}, {"not": {"pattern": "b"}}, {"anyOf": [{"pattern": "b"}, {}]}):
         assert "expected 10000 characters or less" in validate(long, schema)[0]
     assert validate({long: 1}, {"patternProperties": {"b": {}}})
     tree = nest(8, lambda x: {"t": "9", "l": x, "r": x}, {"t": "9"})
