@@ -1565,23 +1565,23 @@ def from_base64(cls, value):
     from base64 import b64decode
     return b64decode(value, validate=True)
 
-TEXT = {"type": "string"}
+STRING = {"type": "string"}
 LEAVES = {  # a type without parts -> (schema, load(type, value))
     "typing.Any": ({}, None),
     "builtins.object": ({}, None),
-    "builtins.str": (TEXT, None),
+    "builtins.str": (STRING, None),
     "builtins.bool": ({"type": "boolean"}, None),
     "builtins.int": ({"type": "integer"}, construct),
     "builtins.float": ({"type": "number"}, construct),
-    "builtins.bytes": ({**TEXT, "contentEncoding": "base64"}, from_base64),
-    "datetime.datetime": ({**TEXT, "format": "date-time"}, from_iso),
-    "datetime.date": ({**TEXT, "format": "date"}, from_iso),
-    "datetime.time": ({**TEXT, "format": "time"}, from_iso),
+    "builtins.bytes": ({**STRING, "contentEncoding": "base64"}, from_base64),
+    "datetime.datetime": ({**STRING, "format": "date-time"}, from_iso),
+    "datetime.date": ({**STRING, "format": "date"}, from_iso),
+    "datetime.time": ({**STRING, "format": "time"}, from_iso),
     "datetime.timedelta": ({"type": "number", "title": "seconds"},
                            lambda cls, value: cls(seconds=value)),
-    "pathlib.Path": (TEXT, construct),
-    "uuid.UUID": ({**TEXT, "format": "uuid"}, construct),
-    "decimal.Decimal": ({"anyOf": [{"type": "number"}, TEXT]},
+    "pathlib.Path": (STRING, construct),
+    "uuid.UUID": ({**STRING, "format": "uuid"}, construct),
+    "decimal.Decimal": ({"anyOf": [{"type": "number"}, STRING]},
                         lambda cls, value: cls(str(value))),
 }
 
@@ -1592,7 +1592,6 @@ def leaf_plan(cls, schema, load):
         except (ValueError, TypeError, ArithmeticError):
             what = schema.get("format") or schema.get("contentEncoding") or cls.__name__
             raise ValueError(f"expected {what}, got {show(value)}") from None
-
     return dict(schema), load and convert
 
 def load_each(parts, load_of):
@@ -1613,7 +1612,6 @@ def load_each(parts, load_of):
 def checked(schema, load):
     """A load that validates by itself, for where the schema around it is wider."""
     check = prepare(schema)
-
     def convert(value):
         if value is None and isinstance(schema, Nullable):
             return None
@@ -1621,7 +1619,6 @@ def checked(schema, load):
         if problems:
             raise ValueError("\n".join(re.sub("^: ", "", problem) for problem in problems))
         return load(value) if load else value
-
     return convert
 
 # Types with parts: a function of the hint, what its brackets hold, and plan(part).
@@ -1641,7 +1638,6 @@ def union_plan(hint, args, plan):
         return kind(plans[0][0]), plans[0][1]
     plans.sort(key=lambda branch: branch[0].get("type") == "number")  # 1 is an int first
     loads = [checked(*branch) for branch in plans]
-
     def load(value):
         refusals = []
         for branch in loads:
@@ -1650,63 +1646,51 @@ def union_plan(hint, args, plan):
             except ValueError as error:
                 refusals.append(str(error).replace("\n", "; "))
         raise ValueError(" or ".join(refusals))
-
-    schema = kind(anyOf=[branch[0] for branch in plans])
-    return schema, load if any(branch[1] for branch in plans) else None
+    schemas, needed = zip(*plans)
+    return kind(anyOf=list(schemas)), load if any(needed) else None
 
 def choice_plan(choices):
     """[("red", Color.RED), ...]: what comes in, and what it stands for."""
     values = [value for value, _ in choices if value is not None]
     kinds = {json_type(value) for value in values}
-
+    schema = {"type": kinds.pop(), "enum": values} if len(kinds) == 1 else {"enum": values}
     def load(value):
         return next(meaning for known, meaning in choices if same(known, value))
+    return schema if len(values) == len(choices) else Nullable(schema), load
 
-    schema = Nullable() if len(values) < len(choices) else {}
-    return extend(schema, **({"type": kinds.pop()} if len(kinds) == 1 else {}),
-                  enum=values), load
-
-def literal_plan(hint, args, plan):
-    return choice_plan([(plain(arg), arg) for arg in args])
-
-def enum_plan(hint, args, plan):
-    scalar = all(isinstance(member.value, (str, int, float)) for member in hint)
-    return choice_plan([(member.value if scalar else member.name, member)
-                        for member in hint])
+def members(cls):
+    """Color -> [("red", Color.RED), ...]; by name, if some value is not plain JSON."""
+    scalar = all(isinstance(member.value, (str, int, float)) for member in cls)
+    return [(member.value if scalar else member.name, member) for member in cls]
 
 def array_plan(build):
     """The form of list[T], set[T] and tuple[T, ...]."""
     def form(hint, args, plan):
         items, load = element(*plan(args[0] if args else object))
-        schema = {"type": "array", "items": items}
-        if build in (set, frozenset):
-            schema["uniqueItems"] = True
-
         def convert(value):
             try:
                 return build(load_each(enumerate(value), lambda i: load).values())
             except TypeError:  # a set of lists
                 raise ValueError(f"expected items for a {build.__name__}") from None
-
-        return schema, None if load is None and build is list else convert
-
+        unique = {"uniqueItems": True} if build in (set, frozenset) else {}
+        return ({"type": "array", "items": items, **unique},
+                None if load is None and build is list else convert)
     return form
 
 def tuple_plan(hint, args, plan):
     """tuple[int, str]: clients know no prefixItems, so load checks each place."""
     if not args or args[-1] is ...:
         return array_plan(tuple)(hint, args[:1], plan)
-    plans, kinds = [plan(arg) for arg in args], []
-    for schema, _ in (element(*part) for part in plans):
-        if schema not in kinds:
-            kinds.append(schema)
-    loads = [checked(*part) for part in plans]
+    plans = [plan(arg) for arg in args]
+    kinds = [element(*part)[0] for part in plans]
+    kinds = [kind for i, kind in enumerate(kinds) if kind not in kinds[:i]]
     items = {} if {} in kinds else kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
+    loads = [checked(*part) for part in plans]
     return ({"type": "array", "items": items, "minItems": len(args), "maxItems": len(args)},
             lambda value: tuple(load_each(enumerate(value), loads.__getitem__).values()))
 
 def dict_plan(hint, args, plan):
-    if args and plan(args[0])[0] not in (TEXT, {}):
+    if args and plan(args[0])[0] not in (STRING, {}):
         raise HintError(f"{hint}: JSON's keys are strings; write dict[str, ...]")
     schema, load = element(*plan(args[1] if args else object))
     return ({"type": "object", "properties": {}, "required": [],
@@ -1731,6 +1715,13 @@ def annotated_plan(hint, args, plan):
                 if isinstance(limit, (str, int, float)):
                     schema = extend(schema, **{keyword.replace("Length", length): limit})
     return schema, load
+
+def own_checks(make):
+    """What a class makes of values that fit, or a ValueError with its own complaint."""
+    try:
+        return make()
+    except Exception as error:
+        raise ValueError(" ".join(str(error).split())) from None
 
 def portable(schema, definitions, parents=()):
     """A schema that somebody else made, without $ref and null; see the tests."""
@@ -1760,14 +1751,9 @@ def portable(schema, definitions, parents=()):
 
 def model_plan(hint, args, plan):
     """A class that brings its own schema and check, as pydantic's models do."""
-    def load(value):
-        try:
-            return hint.model_validate(value)
-        except ValueError as error:
-            raise ValueError(" ".join(str(error).split())) from None
-
     schema = hint.model_json_schema()
-    return portable(schema, schema.get("$defs", {})), load
+    return (portable(schema, schema.get("$defs", {})),
+            lambda value: own_checks(lambda: hint.model_validate(value)))
 
 # Hints as they are written
 
@@ -1780,19 +1766,15 @@ def word_of(hint):
     module = str(thing.__module__).partition(".")[0]
     return module.replace("typing_extensions", "typing") + "." + name
 
-def compile_hint(source):
-    """A hint as code, with int | None as Union[int, None]: Python 3.9 has only that."""
+def without_bars(source):
+    """"int | None" -> "__import__('typing').Union[int, None]", all that 3.9 knows."""
     import ast
-
     class Unions(ast.NodeTransformer):
         def visit_BinOp(self, node):
-            self.generic_visit(node)
-            union = ast.parse("__import__('typing').Union", mode="eval").body
-            pair = ast.Tuple([node.left, node.right], ast.Load())
-            return ast.Subscript(union, pair, ast.Load())
-
-    tree = Unions().visit(ast.parse(source, mode="eval"))
-    return compile(ast.fix_missing_locations(tree), "<hint>", "eval")
+            parts = ast.Tuple([self.visit(node.left), self.visit(node.right)], ast.Load())
+            union = f"__import__('typing').Union[{ast.unparse(parts)}]"
+            return ast.parse(union, mode="eval").body
+    return ast.unparse(Unions().visit(ast.parse(source, mode="eval")))
 
 def resolve(hint, scope):
     """"date", a forward reference or None -> the type it means, with names of `scope`."""
@@ -1800,8 +1782,9 @@ def resolve(hint, scope):
     if not isinstance(source, str):
         return type(None) if hint is None else hint
     try:
-        old = sys.version_info < (3, 10) and "|" in source
-        return resolve(eval(compile_hint(source) if old else source, {}, scope), scope)
+        if sys.version_info < (3, 10) and "|" in source:
+            source = without_bars(source)
+        return resolve(eval(source, {}, scope), scope)
     except Exception as error:
         raise HintError(f"the hint {source!r} cannot be read ({describe(error)}); import "
                         "its names in the module, not under TYPE_CHECKING") from None
@@ -1853,28 +1836,35 @@ def record_rows(cls, scope):
 
 def as_default(value):
     """A default as it stands in the schema: Color.RED -> "red"."""
+    if hasattr(value, "_value_"):
+        return next(shown for shown, member in members(type(value)) if member is value)
     try:
-        if hasattr(value, "_value_") and not isinstance(value.value, (str, int, float)):
-            return value.name
-        if value != value:
-            raise ValueError("NaN")
-        return plain(value)
+        if value == value:  # else it is NaN
+            return plain(value)
     except (TypeError, ValueError):
-        raise HintError(f"the default {value!r:.60} is not JSON; use None and set it "
-                        "inside the function") from None
+        pass
+    raise HintError(f"the default {value!r:.60} is not JSON; use None and set it "
+                    "inside the function")
 
-def plan_fields(kind, rows, about, plan):
-    """-> (schema, {name: load}, {name: None} for what is None when it is left out)."""
+def plan_fields(kind, rows, about, plan, strict=True):
+    """-> (schema, {name: load}, {name: None} for what is None when it is left out).
+
+    If not strict, a field that has no plan is passed on as it comes."""
     fields, required, loads, absent = {}, [], {}, {}
     for name, hint, default in rows:
+        schema, load = {}, None
         try:
+            if hint is MISSING:
+                raise HintError(f"it has no type hint; write {name}: str (or int, float, "
+                                "bool, list[str], ...)")
             schema, load = plan(hint)
             if default is None:
                 schema = Nullable(schema)
             elif default is not MISSING and default is not OPTIONAL:
                 schema = extend(schema, default=as_default(default))
         except HintError as error:
-            raise HintError(f"{kind} {name!r}: {error}") from None
+            if strict:
+                raise HintError(f"{kind} {name!r}: {error}") from None
         if default is MISSING and isinstance(schema, Nullable):
             absent[name] = None
         elif default is MISSING:
@@ -1892,33 +1882,28 @@ def record_plan(cls, args, plan):
     schema, loads, absent = plan_fields(
         f"{cls.__name__} field", record_rows(cls, scope), read_doc(cls.__doc__)[1],
         lambda hint: plan(resolve(hint, scope)))
-
     def load(value):
         parts = {**absent, **load_each(value.items(), loads.get)}
-        try:
-            return cls(**parts)
-        except Exception as error:  # the class's own checks, as in __post_init__
-            raise ValueError(" ".join(str(error).split())) from None
-
+        return own_checks(lambda: cls(**parts))
     return schema, load
 
-def first_plan(hint, args, plan):
-    return plan(args[0])
-
-FORMS = {
+FORMS = {  # a name -> the form
     "typing.Union": union_plan,
-    "typing.Literal": literal_plan, "builtins.tuple": tuple_plan,
-    "typing.Required": first_plan, "typing.NotRequired": first_plan,
-    "builtins.list": array_plan(list), "collections.Sequence": array_plan(list),
-    "collections.Iterable": array_plan(list), "builtins.set": array_plan(set),
-    "builtins.frozenset": array_plan(frozenset),
+    "typing.Literal": lambda hint, args, plan: choice_plan([(plain(a), a) for a in args]),
+    **dict.fromkeys(["typing.Required", "typing.NotRequired"],
+                    lambda hint, args, plan: plan(args[0])),
+    **dict.fromkeys(["builtins.list", "collections.Sequence", "collections.Iterable"],
+                    array_plan(list)),
+    "builtins.set": array_plan(set), "builtins.frozenset": array_plan(frozenset),
+    "builtins.tuple": tuple_plan,
     "builtins.dict": dict_plan, "collections.Mapping": dict_plan,
 }
-MARKS = {  # an attribute that gives a hint away; asked first, in this order
+MARKS = {  # an attribute that gives a hint away -> its form; asked first, in this order
     "__metadata__": annotated_plan,
     "__supertype__": lambda hint, args, plan: plan(hint.__supertype__),  # NewType
     "__value__": lambda hint, args, plan: plan(hint.__value__),  # type Name = ...
-    "__members__": enum_plan, "model_json_schema": model_plan,
+    "__members__": lambda hint, args, plan: choice_plan(members(hint)),
+    "model_json_schema": model_plan,
     "__dataclass_fields__": record_plan, "_fields": record_plan, "__total__": record_plan,
 }
 
@@ -1993,78 +1978,56 @@ def without_nulls(value, schema):
             if item is not None or not isinstance(fields.get(name), Nullable)}
 
 class Signature:
-    """How to call a function: validate prepare(arguments), then call it with bind."""
+    """What a function takes (schema), and its arguments as it wants them (bind).
 
-    def __init__(self, fn, context_type, where, explicit_schema):
-        inner = function_behind(fn)
+    With a schema that somebody wrote, the hints only say what to convert."""
+
+    def __init__(self, fn, context_type, where, written_schema):
+        inner, infer = function_behind(fn), written_schema is None
         scope = scope_of(inner)
         self.doc, about = read_doc(inner.__doc__ or getattr(fn, "__doc__", ""))
-        self.context, self.explicit = None, explicit_schema is not None
-        self.positional, self.open, rows = [], False, []
+        self.context, self.open, self.positional, rows = None, False, [], []
         try:
             for name, kind, hint, default in parameters_of(fn):
-                hint = self._hint(name, kind, hint, default, scope)
+                if kind == "*" or kind == "**" and infer:
+                    raise HintError(f"parameter {kind}{name}: it does not say what it takes: "
+                                    "write a list or dict, or pass input_schema for **")
+                if hint is MISSING and type(default) in (str, int, float, bool):
+                    hint = type(default)
+                hint = resolve(hint, scope)
                 if context_type in (hint, *getattr(hint, "__args__", ())):
                     self.context = name
                 elif kind == "**":
                     self.open = True
                 else:
-                    shown = default if default is MISSING or not self.explicit else OPTIONAL
-                    rows.append((name, hint, shown))
+                    rows.append((name, hint, default))
                 if kind == "/":
                     self.positional.append((name, default))
-            self.schema, self.loads, self.absent = plan_fields(
-                "parameter", rows, about, lambda hint: self._plan(hint, scope))
+            schema, self.loads, self.absent = plan_fields(
+                "parameter", rows, about, lambda hint: plan_of(hint, scope), strict=infer)
         except (HintError, NameError) as error:
             raise HintError(f"{where}: {error}") from None
-        if self.explicit:
-            self.schema = explicit_schema
-        self.returns = self._returns(inner.__annotations__.get("return"), scope)
-
-    def _plan(self, hint, scope):
-        try:
-            return plan_of(hint, scope)
-        except HintError:
-            if not self.explicit:
-                raise
-            return {}, None  # its schema says what comes; pass that on
+        self.schema = schema if infer else written_schema
+        self.returns = self.schema_returned(inner.__annotations__.get("return"), scope)
 
     @staticmethod
-    def _returns(hint, scope):
+    def schema_returned(hint, scope):
         """The schema of a returned dataclass or TypedDict; others go out as text."""
         try:
             hint = resolve(hint, scope)
-            if hasattr(hint, "__dataclass_fields__") or hasattr(hint, "__total__"):
-                return plan_of(hint, scope)[0]
+            is_record = hasattr(hint, "__dataclass_fields__") or hasattr(hint, "__total__")
+            return plan_of(hint, scope)[0] if is_record else None
         except HintError:
-            pass
-        return None
-
-    def _hint(self, name, kind, hint, default, scope):
-        if kind == "*" or kind == "**" and not self.explicit:
-            raise HintError(f"parameter {kind}{name}: it does not say what it takes; write "
-                            "a list or dict parameter, or pass input_schema for **")
-        if hint is not MISSING and kind != "**":
-            return resolve(hint, scope)
-        if type(default) in (str, int, float, bool):
-            return type(default)
-        if self.explicit:
-            return object
-        raise HintError(f"parameter {name!r}: it has no type hint; write {name}: str (or "
-                        "int, float, bool, list[str], ...)")
-
-    def prepare(self, arguments):
-        """{"a": 1, "b": None} -> {"a": 1} for f(a: int, b: int | None = None)"""
-        return arguments if self.explicit else without_nulls(arguments, self.schema)
+            return None
 
     def bind(self, arguments, nulls=()):
         """{"when": "2026-05-01"} -> ([], {"when": date(2026, 5, 1)})"""
         known = [pair for pair in arguments.items() if pair[0] in self.loads or self.open]
         try:
-            kwargs = {**self.absent, **dict.fromkeys(nulls),
-                      **load_each(known, self.loads.get)}
+            loaded = load_each(known, self.loads.get)
         except ValueError as error:
             raise ValueError(re.sub("(?m)^", "arguments", str(error))) from None
+        kwargs = {**self.absent, **dict.fromkeys(nulls), **loaded}
         args = [kwargs.pop(name, default) for name, default in self.positional]
         return args, kwargs
 
@@ -2611,7 +2574,7 @@ class Record:
         """What the client sent -> (args, kwargs).  Raises ValueError with all problems.
 
         convert: take "5" for 5, as `coerce` does."""
-        ready = self.signature.prepare(given)
+        ready = without_nulls(given, self.input_schema)
         problems = self.check_input(ready, "arguments")
         if problems and convert:
             ready = coerce(ready, self.input_schema, lambda v, s: not validate(v, s))
