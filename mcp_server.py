@@ -1455,7 +1455,7 @@ class Compiler:
             asks = any(word.startswith("unevaluated") for word in schema)
             todo, parts, words = {}, {}, modern(schema)
             self.made[name] = walk(todo, parts, asks)  # now: a subschema may refer to it
-            for word in filter(words.__contains__, KEYWORDS):
+            for word in [word for word in KEYWORDS if word in words]:
                 parts[word] = self.ready(word, words[word], (at, word), base, scope)
             for cls in ANY:
                 todo[cls] = [(KEYWORDS[word][2], rule) for word, rule in parts.items()
@@ -1519,9 +1519,9 @@ def prepare(schema):
         try:
             root(value, path, out, None)
         except Enough as stop:
-            last = [f"{path}: {stop}"]
+            last = [f"{where(path)}: {stop}"]
         except RecursionError:
-            last = [f"{path}: expected less depth, got a value nested too deeply"]
+            last = [f"{where(path)}: expected less depth, got a value nested too deeply"]
         return [say(*problem) for problem in out[:MAX_PROBLEMS]] + last if out else last
     return check
 
@@ -1535,10 +1535,11 @@ def validate(value: Any, schema: Any, path: str = "value") -> list[str]:
 #
 # A hint says what JSON a client may send, and which Python value the function wants.
 # So every hint becomes a plan (schema, load); load is None where the JSON value is
-# passed on as it is, and otherwise gets values that fit the schema:
+# passed on as it is, and otherwise gets values that fit the schema, and their place:
 #
-#     plan_of(date)      -> ({"type": "string", "format": "date"}, load)
-#     load("2026-05-01") -> date(2026, 5, 1);  load("soon") -> ValueError
+#     plan_of(date)              -> ({"type": "string", "format": "date"}, load)
+#     load("2026-05-01", "when") -> date(2026, 5, 1)
+#     load("soon", "when")       -> ValueError: when: expected date, got string "soon"
 #
 # Clients drop tools whose schemas they do not understand, so these have no $ref and no
 # null: what may be None is not required, and a null that comes is taken for nothing.
@@ -1586,25 +1587,23 @@ LEAVES = {  # a type without parts -> (schema, load(type, value))
 }
 
 def leaf_plan(cls, schema, load):
-    def convert(value):
+    def convert(value, at):
         try:
             return load(cls, value)
         except (ValueError, TypeError, ArithmeticError):
             what = schema.get("format") or schema.get("contentEncoding") or cls.__name__
-            raise ValueError(f"expected {what}, got {show(value)}") from None
+            raise ValueError(say(at, what, value)) from None
     return dict(schema), load and convert
 
-def load_each(parts, load_of):
-    """{step: loaded value}; one ValueError lists all problems, each with its path."""
+def load_each(parts, load_of, at):
+    """{step: loaded value}; one ValueError lists all problems."""
     loaded, problems = {}, []
     for step, value in parts:
         load = load_of(step)
         try:
-            loaded[step] = load(value) if load else value
+            loaded[step] = load(value, (at, step)) if load else value
         except ValueError as error:
-            at = f".{step}" if isinstance(step, str) else f"[{step}]"
-            for line in str(error).split("\n"):  # one from deeper down starts with a step
-                problems.append(at + (line if line[:1] in (".", "[") else f": {line}"))
+            problems.append(str(error))
     if problems:
         raise ValueError("\n".join(problems))
     return loaded
@@ -1612,13 +1611,13 @@ def load_each(parts, load_of):
 def checked(schema, load):
     """A load that validates by itself, for where the schema around it is wider."""
     check = prepare(schema)
-    def convert(value):
+    def convert(value, at):
         if value is None and isinstance(schema, Nullable):
             return None
-        problems = check(value, "")
+        problems = check(value, at)
         if problems:
-            raise ValueError("\n".join(re.sub("^: ", "", problem) for problem in problems))
-        return load(value) if load else value
+            raise ValueError("\n".join(problems))
+        return load(value, at) if load else value
     return convert
 
 # Types with parts: a function of the hint, what its brackets hold, and plan(part).
@@ -1626,9 +1625,6 @@ def checked(schema, load):
 def element(schema, load):
     """The plan of an item: one that may be null is {}, and checks itself."""
     return ({}, checked(schema, load)) if isinstance(schema, Nullable) else (schema, load)
-
-def extend(schema, **more):
-    return type(schema)({**schema, **more})
 
 def union_plan(hint, args, plan):
     """int | str -> anyOf; the first branch that fits gets the value."""
@@ -1638,14 +1634,14 @@ def union_plan(hint, args, plan):
         return kind(plans[0][0]), plans[0][1]
     plans.sort(key=lambda branch: branch[0].get("type") == "number")  # 1 is an int first
     loads = [checked(*branch) for branch in plans]
-    def load(value):
+    def load(value, at):
         refusals = []
         for branch in loads:
             try:
-                return branch(value)
+                return branch(value, at)
             except ValueError as error:
                 refusals.append(str(error).replace("\n", "; "))
-        raise ValueError(" or ".join(refusals))
+        raise ValueError(", or ".join(refusals))
     schemas, needed = zip(*plans)
     return kind(anyOf=list(schemas)), load if any(needed) else None
 
@@ -1654,7 +1650,7 @@ def choice_plan(choices):
     values = [value for value, _ in choices if value is not None]
     kinds = {json_type(value) for value in values}
     schema = {"type": kinds.pop(), "enum": values} if len(kinds) == 1 else {"enum": values}
-    def load(value):
+    def load(value, at):
         return next(meaning for known, meaning in choices if same(known, value))
     return schema if len(values) == len(choices) else Nullable(schema), load
 
@@ -1667,11 +1663,11 @@ def array_plan(build):
     """The form of list[T], set[T] and tuple[T, ...]."""
     def form(hint, args, plan):
         items, load = element(*plan(args[0] if args else object))
-        def convert(value):
+        def convert(value, at):
             try:
-                return build(load_each(enumerate(value), lambda i: load).values())
+                return build(load_each(enumerate(value), lambda i: load, at).values())
             except TypeError:  # a set of lists
-                raise ValueError(f"expected items for a {build.__name__}") from None
+                raise ValueError(say(at, f"items for a {build.__name__}", value)) from None
         unique = {"uniqueItems": True} if build in (set, frozenset) else {}
         return ({"type": "array", "items": items, **unique},
                 None if load is None and build is list else convert)
@@ -1686,8 +1682,10 @@ def tuple_plan(hint, args, plan):
     kinds = [kind for i, kind in enumerate(kinds) if kind not in kinds[:i]]
     items = {} if {} in kinds else kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
     loads = [checked(*part) for part in plans]
-    return ({"type": "array", "items": items, "minItems": len(args), "maxItems": len(args)},
-            lambda value: tuple(load_each(enumerate(value), loads.__getitem__).values()))
+    def load(value, at):
+        return tuple(load_each(enumerate(value), loads.__getitem__, at).values())
+    return {"type": "array", "items": items,
+            "minItems": len(args), "maxItems": len(args)}, load
 
 def dict_plan(hint, args, plan):
     if args and plan(args[0])[0] not in (STRING, {}):
@@ -1695,7 +1693,7 @@ def dict_plan(hint, args, plan):
     schema, load = element(*plan(args[1] if args else object))
     return ({"type": "object", "properties": {}, "required": [],
              "additionalProperties": schema or True},
-            load and (lambda value: load_each(value.items(), lambda name: load)))
+            load and (lambda value, at: load_each(value.items(), lambda name: load, at)))
 
 LIMITS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum",
           "lt": "exclusiveMaximum", "multiple_of": "multipleOf", "pattern": "pattern",
@@ -1708,20 +1706,20 @@ def annotated_plan(hint, args, plan):
     length = {"array": "Items", "object": "Properties"}.get(schema.get("type"), "Length")
     for note in hint.__metadata__:
         if isinstance(note, str):
-            schema = extend(schema, description=note)
+            schema["description"] = note
         for part in (note, *getattr(note, "metadata", ())):  # pydantic's Field has parts
             for attribute, keyword in LIMITS.items():
                 limit = getattr(part, attribute, None)
                 if isinstance(limit, (str, int, float)):
-                    schema = extend(schema, **{keyword.replace("Length", length): limit})
+                    schema[keyword.replace("Length", length)] = limit
     return schema, load
 
-def own_checks(make):
+def own_checks(at, make, /, *args, **kwargs):
     """What a class makes of values that fit, or a ValueError with its own complaint."""
     try:
-        return make()
+        return make(*args, **kwargs)
     except Exception as error:
-        raise ValueError(" ".join(str(error).split())) from None
+        raise ValueError(f"{where(at)}: {' '.join(str(error).split())}") from None
 
 def portable(schema, definitions, parents=()):
     """A schema that somebody else made, without $ref and null; see the tests."""
@@ -1753,7 +1751,7 @@ def model_plan(hint, args, plan):
     """A class that brings its own schema and check, as pydantic's models do."""
     schema = hint.model_json_schema()
     return (portable(schema, schema.get("$defs", {})),
-            lambda value: own_checks(lambda: hint.model_validate(value)))
+            lambda value, at: own_checks(at, hint.model_validate, value))
 
 # Hints as they are written
 
@@ -1861,7 +1859,7 @@ def plan_fields(kind, rows, about, plan, strict=True):
             if default is None:
                 schema = Nullable(schema)
             elif default is not MISSING and default is not OPTIONAL:
-                schema = extend(schema, default=as_default(default))
+                schema["default"] = as_default(default)
         except HintError as error:
             if strict:
                 raise HintError(f"{kind} {name!r}: {error}") from None
@@ -1870,7 +1868,7 @@ def plan_fields(kind, rows, about, plan, strict=True):
         elif default is MISSING:
             required.append(name)
         if name in about:
-            schema = extend(schema, description=schema.get("description", about[name]))
+            schema.setdefault("description", about[name])
         fields[name], loads[name] = schema, load
     return {"type": "object", "properties": fields, "required": required,
             "additionalProperties": False}, loads, absent
@@ -1882,9 +1880,8 @@ def record_plan(cls, args, plan):
     schema, loads, absent = plan_fields(
         f"{cls.__name__} field", record_rows(cls, scope), read_doc(cls.__doc__)[1],
         lambda hint: plan(resolve(hint, scope)))
-    def load(value):
-        parts = {**absent, **load_each(value.items(), loads.get)}
-        return own_checks(lambda: cls(**parts))
+    def load(value, at):
+        return own_checks(at, cls, **{**absent, **load_each(value.items(), loads.get, at)})
     return schema, load
 
 FORMS = {  # a name -> the form
@@ -1990,8 +1987,8 @@ class Signature:
         try:
             for name, kind, hint, default in parameters_of(fn):
                 if kind == "*" or kind == "**" and infer:
-                    raise HintError(f"parameter {kind}{name}: it does not say what it takes: "
-                                    "write a list or dict, or pass input_schema for **")
+                    raise HintError(f"parameter {kind}{name}: it does not say what it "
+                                    "takes; write a list or dict, or pass input_schema")
                 if hint is MISSING and type(default) in (str, int, float, bool):
                     hint = type(default)
                 hint = resolve(hint, scope)
@@ -2023,10 +2020,7 @@ class Signature:
     def bind(self, arguments, nulls=()):
         """{"when": "2026-05-01"} -> ([], {"when": date(2026, 5, 1)})"""
         known = [pair for pair in arguments.items() if pair[0] in self.loads or self.open]
-        try:
-            loaded = load_each(known, self.loads.get)
-        except ValueError as error:
-            raise ValueError(re.sub("(?m)^", "arguments", str(error))) from None
+        loaded = load_each(known, self.loads.get, "arguments")
         kwargs = {**self.absent, **dict.fromkeys(nulls), **loaded}
         args = [kwargs.pop(name, default) for name, default in self.positional]
         return args, kwargs
