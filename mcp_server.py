@@ -1303,8 +1303,8 @@ def propertyNames(rule, value, at, out, seen, parts):
 def additionalProperties(value, rule, parts, seen):
     """For children(): the properties that the two keywords beside it leave over."""
     known, patterns = parts.get("properties", ()), parts.get("patternProperties", ())
-    return [(name, rule) for name in value
-            if name not in known and not any(occurs(name) for occurs in patterns)]
+    rest = [name for name in value if name not in known]
+    return rest and [(name, rule) for name in rest if not any(p(name) for p in patterns)]
 
 # What makes an argument ready, where its form does not say all.  Raises ValueError.
 
