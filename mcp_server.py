@@ -1604,6 +1604,8 @@ def load_each(parts, load_of, at):
             loaded[step] = load(value, (at, step)) if load else value
         except ValueError as error:
             problems.append(str(error))
+            if len(problems) == MAX_PROBLEMS:
+                break
     if problems:
         raise ValueError("\n".join(problems))
     return loaded
@@ -1863,6 +1865,8 @@ def plan_fields(kind, rows, about, plan, strict=True):
         except HintError as error:
             if strict:
                 raise HintError(f"{kind} {name!r}: {error}") from None
+        if load and not strict:
+            load = checked(schema, load)  # a written schema may let anything through
         if default is MISSING and isinstance(schema, Nullable):
             absent[name] = None
         elif default is MISSING:
@@ -1932,7 +1936,9 @@ def function_behind(fn):
     for attribute in ("__wrapped__", "__func__", "func"):
         if hasattr(fn, attribute):
             return function_behind(getattr(fn, attribute))
-    return fn if hasattr(fn, "__code__") else function_behind(type(fn).__call__)
+    if not hasattr(fn, "__code__") and not hasattr(type(fn).__call__, "__code__"):
+        raise HintError(f"{fn!r:.80} does not say what it takes; write a def that calls it")
+    return fn if hasattr(fn, "__code__") else type(fn).__call__
 
 def scope_of(fn):
     """The names that a function sees: its module's, then those of functions around it."""
@@ -2017,11 +2023,13 @@ class Signature:
         except HintError:
             return None
 
-    def bind(self, arguments, nulls=()):
+    def bind(self, arguments, nulls=(), context=None):
         """{"when": "2026-05-01"} -> ([], {"when": date(2026, 5, 1)})"""
         known = [pair for pair in arguments.items() if pair[0] in self.loads or self.open]
         loaded = load_each(known, self.loads.get, "arguments")
         kwargs = {**self.absent, **dict.fromkeys(nulls), **loaded}
+        if self.context:
+            kwargs[self.context] = context
         args = [kwargs.pop(name, default) for name, default in self.positional]
         return args, kwargs
 
@@ -2542,6 +2550,46 @@ def usable(schema, where, any_root=False):
     except SchemaError as error:
         raise ValueError(f"{where}: {error}") from None
 
+class Background:
+    """One event loop on one thread for all `async def` handlers, made on first use."""
+
+    lock = threading.Lock()  # guards loop
+    loop = None
+
+    @classmethod
+    def _live(cls):
+        while True:  # a task that raises SystemExit ends run_forever: not for long
+            try:
+                cls.loop.run_forever()
+            except BaseException:
+                log_traceback("a task of an async handler failed")
+
+    @classmethod
+    def run(cls, call, awaitable):
+        """Wait here for what an `async def` handler returned; it runs over there."""
+        import asyncio
+
+        async def guarded():
+            try:
+                return await awaitable
+            except (SystemExit, KeyboardInterrupt) as error:  # these would end the loop
+                raise RuntimeError(describe(error)) from error
+
+        with cls.lock:
+            if cls.loop is None:
+                cls.loop = asyncio.new_event_loop()
+                threading.Thread(target=cls._live, name="mcp-async", daemon=True).start()
+        future = asyncio.run_coroutine_threadsafe(guarded(), cls.loop)
+        call.on_cancel(future.cancel)
+        return future.result()
+
+def finished(call, value):
+    """What a handler returned; if it is an `async def`, what that returns in the end."""
+    return Background.run(call, value) if hasattr(value, "__await__") else value
+
+class BadArguments(ValueError):
+    """What came does not fit what the function takes; the text lists all problems."""
+
 class Record:
     """What tools, resources and prompts have in common."""
 
@@ -2564,18 +2612,23 @@ class Record:
         """Its entry in a list, for a client of that revision."""
         return fit(self.entry, self.fields, version)
 
-    def arguments(self, given, convert):
-        """What the client sent -> (args, kwargs).  Raises ValueError with all problems.
+    def call(self, session, call, given, convert):
+        """Check and convert what the client sent, then call the function with it.
 
-        convert: take "5" for 5, as `coerce` does."""
+        convert: take "5" for 5, as `coerce` does.  Raises BadArguments."""
         ready = without_nulls(given, self.input_schema)
         problems = self.check_input(ready, "arguments")
         if problems and convert:
             ready = coerce(ready, self.input_schema, lambda v, s: not validate(v, s))
             problems = self.check_input(ready, "arguments")
         if problems:
-            raise ValueError("\n".join(problems))
-        return self.signature.bind(ready, given.keys() - ready.keys())
+            raise BadArguments("\n".join(problems))
+        context = self.signature.context and Context(session, call, self.is_async)
+        try:
+            args, kwargs = self.signature.bind(ready, given.keys() - ready.keys(), context)
+        except ValueError as error:
+            raise BadArguments(str(error)) from None
+        return finished(call, self.fn(*args, **kwargs))
 
     def check_input(self, value, path):
         # an inferred schema is known to be good, so it is prepared only when needed
@@ -2728,51 +2781,6 @@ class Prompt(Record):
                                required=argument in required)
                        for argument, schema in self.input_schema["properties"].items()])
 
-class Background:
-    """One event loop on one thread for all `async def` handlers, made on first use."""
-
-    lock = threading.Lock()  # guards loop
-    loop = None
-
-    @classmethod
-    def _live(cls):
-        while True:  # a task that raises SystemExit ends run_forever: not for long
-            try:
-                cls.loop.run_forever()
-            except BaseException:
-                log_traceback("a task of an async handler failed")
-
-    @classmethod
-    def run(cls, call, awaitable):
-        """Wait here for what an `async def` handler returned; it runs over there."""
-        import asyncio
-
-        async def guarded():
-            try:
-                return await awaitable
-            except (SystemExit, KeyboardInterrupt) as error:  # these would end the loop
-                raise RuntimeError(describe(error)) from error
-
-        with cls.lock:
-            if cls.loop is None:
-                cls.loop = asyncio.new_event_loop()
-                threading.Thread(target=cls._live, name="mcp-async", daemon=True).start()
-        future = asyncio.run_coroutine_threadsafe(guarded(), cls.loop)
-        call.on_cancel(future.cancel)
-        return future.result()
-
-def call_handler(session, call, record, args, kwargs):
-    """Call user code, on this thread or on the event loop."""
-    if record.signature.context:
-        kwargs[record.signature.context] = Context(session, call, record.is_async)
-    value = record.fn(*args, **kwargs)
-    return Background.run(call, value) if hasattr(value, "__await__") else value
-
-def call_record(session, call, record, given):
-    """Run a resource or prompt whose arguments came as text."""
-    args, kwargs = record.arguments(given, convert=True)
-    return call_handler(session, call, record, args, kwargs)
-
 # ----------------------------------------------------------------------------------
 # 14. Lifecycle: the states of a session, as data
 #
@@ -2920,17 +2928,15 @@ def on_time(session, call, what, timeout=None):
 
 def run_tool(session, call, tool, given):
     """The work of tools/call: check, call, convert.  Each failure has its outcome."""
-    version = call.client.version
+    version, convert = call.client.version, tool.coerce or session.server.coerce
     try:
-        args, kwargs = tool.arguments(given, tool.coerce or session.server.coerce)
-    except ValueError as error:
+        return tool.result(tool.call(session, call, given, convert), version)
+    except BadArguments as error:
         message = f"Invalid arguments for tool {tool.key!r}:\n{error}"
         log("debug", message)
         if version < V2025_11:
             raise RpcError(INVALID_PARAMS, message) from None
         return error_result(message)
-    try:
-        return tool.result(call_handler(session, call, tool, args, kwargs), version)
     except (RpcError, InputRequired):
         raise
     except ToolError as error:
@@ -2967,12 +2973,9 @@ def find_resource(server, call, uri):
 def read_resource(session, call, uri):
     resource, values = find_resource(session.server, call, uri)
     try:
-        value = call_record(session, call, resource, values)
-    except ValueError as error:
-        if not str(error).startswith("arguments"):
-            raise
+        return resource.contents(resource.call(session, call, values, convert=True), uri)
+    except BadArguments as error:
         raise not_found(call, uri, f"\n{error}") from None
-    return resource.contents(value, uri)
 
 def resources_read(session, call):
     uri = param(call, "uri", str)
@@ -2991,10 +2994,8 @@ def resources_unsubscribe(session, call):
 
 def get_prompt(session, call, prompt, given):
     try:
-        value = call_record(session, call, prompt, given)
-    except ValueError as error:
-        if not str(error).startswith("arguments"):
-            raise
+        value = prompt.call(session, call, given, convert=True)
+    except BadArguments as error:
         raise RpcError(INVALID_PARAMS, f"Invalid arguments for prompt {prompt.key!r}:\n"
                        f"{error}") from None
     version = call.client.version
@@ -3019,8 +3020,7 @@ def completions(session, call, record, argument, value):
     function = session.server.completions.get((record.key, argument))
     if function:
         takes_others = len(parameters_of(function)) > 1
-        found = function(value, others) if takes_others else function(value)
-        found = Background.run(call, found) if hasattr(found, "__await__") else found
+        found = finished(call, function(value, others) if takes_others else function(value))
         found = [str(plain(candidate)) for candidate in found or ()]
     else:
         schema = record.input_schema["properties"][argument]

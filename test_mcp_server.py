@@ -1992,6 +1992,23 @@ def test_an_explicit_schema_is_kept_to_the_letter():
     assert server.call("f", when=None)["isError"]
 
 
+def test_conversion_copes_with_whatever_a_written_schema_lets_through():
+    def f(ctx: Context, /, b: Optional[int] = None, p: Optional[Point] = None,
+          c: Optional[Color] = None, m: Optional[Dict[str, dt.date]] = None) -> str:
+        return f"{b} {p} {c} {m} {ctx.request_id}"
+    server = Server("test")
+    server.register(f, input_schema={"type": "object"})
+    assert text_of({"result": server.call("f", b=None, p=None)}) == "None None None None 1"
+    for bad in ({"p": 5}, {"m": 5}, {"c": "green"}, {"m": {"a": "soon"}}, {"b": "x"}):
+        result = server.call("f", **bad)
+        assert result["isError"] and "Invalid arguments" in result["content"][0]["text"]
+
+
+def test_a_long_list_of_problems_is_cut():
+    text = arrive(List[dt.date], x=["soon"] * 100_000)[0]["content"][0]["text"]
+    assert len(text) < 3000
+
+
 @pytest.mark.skipif(not hasattr(typing, "NotRequired"), reason="needs Python 3.11")
 def test_required_and_not_required():
     class A(TypedDict):
@@ -2160,6 +2177,8 @@ BAD_REGISTRATIONS = [  # (name, what is done, what the message must say)
     ("star args", lambda s: s.register(star_args), "args"),
     ("bad default", lambda s: s.register(bad_default), "None"),
     ("unknown class", lambda s: s.register(unknown_class), "x"),
+    ("builtin", lambda s: s.register(len), "write a def"),
+    ("class", lambda s: s.register(threading.Thread), "write a def"),
     ("root not an object", lambda s: s.register(ok, input_schema={"type": "array"}),
      '"type": "object"'),
     ("other dialect", lambda s: s.register(ok, input_schema={
