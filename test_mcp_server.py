@@ -60,7 +60,7 @@ def notification(method, params=None):
     return message if params is None else {**message, "params": params}
 
 
-def call(id, name, **arguments):
+def call(id, name, /, **arguments):
     return request(id, "tools/call", {"name": name, "arguments": arguments})
 
 
@@ -3093,7 +3093,7 @@ def modern(id, method, params=None, capabilities=None, **meta):
         **{MCP + key: value for key, value in meta.items()}}})
 
 
-def modern_call(id, name, capabilities=None, rounds=None, **arguments):
+def modern_call(id, name, capabilities=None, rounds=None, /, **arguments):
     return modern(id, "tools/call", {"name": name, "arguments": arguments, **(rounds or {})},
                   capabilities)
 
@@ -3747,14 +3747,23 @@ def fences(language):
 
 def test_the_readme_servers_run(tmp_path):
     calls = {"server.py": [("add", {"a": 2, "b": 3}, "5")],
-             "slow.py": [("count", {"to": 0}, "counted to 0"),
-                         ("count", {"to": 500}, "at most 100")]}
+             "notes.py": [("count", {"to": 0}, "counted to 0"),
+                          ("delete", {"name": "tea"}, "there are: milk"),
+                          ("delete", {"name": "milk"}, "not declared")]}
     for code in fences("python"):
         name = code.splitlines()[0].lstrip("# ")
         (tmp_path / name).write_text(code)
         with Process(None, args=[str(tmp_path / name)]) as peer:
             for number, (tool, arguments, says) in enumerate(calls.pop(name)):
                 assert says in peer.text(call(number, tool, **arguments))
+            if name == "notes.py":
+                first = peer.result(modern_call(9, "delete", {"elicitation": {}}, name="milk"))
+                answer = {key: {"action": "accept", "content": {"sure": True}}
+                          for key in first["inputRequests"]}
+                last = peer.result(modern_call(9, "delete", {"elicitation": {}}, {
+                    "requestState": first["requestState"], "inputResponses": answer},
+                    name="milk"))
+                assert last["content"][0]["text"] == "Deleted."
             assert peer.end()[:2] == (0, [])
     assert not calls
 
