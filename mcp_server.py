@@ -298,26 +298,25 @@ def is_id(value):
 def message_of(envelope):
     """{"jsonrpc": "2.0", "id": 1, "method": "ping"} -> Request(1, "ping", {})."""
     if not isinstance(envelope, dict):
-        return Malformed(None, RpcError(
-            INVALID_REQUEST, f"Expected a message object, got {type(envelope).__name__}"))
-    id, method = envelope.get("id"), envelope.get("method")
-    params = envelope.get("params")
+        problem = f"expected a message object, got {type(envelope).__name__}"
+        return Malformed(None, RpcError(INVALID_REQUEST, problem))
+    id, method, params = (envelope.get(key) for key in ("id", "method", "params"))
     if "id" not in envelope and isinstance(method, str):
         return Notification(method, params)
     if "method" not in envelope and ("result" in envelope or "error" in envelope):
         return Response(id, envelope.get("result"), envelope.get("error"))
     if "id" in envelope and not is_id(id):
-        return Malformed(None, RpcError(
-            INVALID_REQUEST, f"id: expected a string or a number, got {type(id).__name__}"))
-    if envelope.get("jsonrpc") != "2.0":
-        return Malformed(id, RpcError(INVALID_REQUEST, 'jsonrpc: expected "2.0"'))
-    if not isinstance(method, str):
-        return Malformed(id, RpcError(INVALID_REQUEST, "method: expected a string"))
-    if isinstance(params, dict) or params is None:
+        problem, id = f"id: expected a string or a number, got {type(id).__name__}", None
+    elif envelope.get("jsonrpc") != "2.0":
+        problem = 'jsonrpc: expected "2.0"'
+    elif not isinstance(method, str):
+        problem = "method: expected a string"
+    elif params is None or isinstance(params, dict):
         return Request(id, method, params or {})
-    code = INVALID_PARAMS if isinstance(params, list) else INVALID_REQUEST
-    return Malformed(id, RpcError(
-        code, f"params: expected an object, got {type(params).__name__}"))
+    else:
+        problem = f"params: expected an object, got {type(params).__name__}"
+    by_place = problem.startswith("params") and isinstance(params, list)  # no MCP, but JSON-RPC
+    return Malformed(id, RpcError(INVALID_PARAMS if by_place else INVALID_REQUEST, problem))
 
 def refuse_constant(name):
     raise ValueError(f"{name} is not JSON")
@@ -2243,25 +2242,36 @@ class Progress:
         self.report(last + 1e-6 * max(1, abs(last)), total, "still running")
         return now + call.heartbeat
 
-# What a question needs the client to have declared.
-CAPABILITY_FOR = {"elicitation/create": "elicitation", "roots/list": "roots",
-                  "sampling/createMessage": "sampling"}
+# The questions that a client can be asked: the capability, and the shape of an answer.
+QUESTIONS = {
+    "elicitation/create": ("elicitation", {"required": ["action"], "properties": {
+        "action": {"enum": ["accept", "decline", "cancel"]}}}),
+    "sampling/createMessage": ("sampling", {"required": ["content"]}),
+    "roots/list": ("roots", {"required": ["roots"], "properties": {
+        "roots": {"type": "array"}}}),
+}
 
 def missing_capability(method, params, declared):
-    """The capabilities that a client lacks for a question, or None."""
-    name = CAPABILITY_FOR.get(method)
-    if name is None:
-        raise ValueError(f"ask: expected one of {', '.join(CAPABILITY_FOR)}, got {method!r}")
-    has = declared.get(name)
-    if not isinstance(has, dict):
-        return {name: {"url": {}} if params.get("mode") == "url" else {}}
-    if name == "elicitation" and has and params.get("mode", "form") not in has:
-        return {name: {params.get("mode", "form"): {}}}
-    if name == "elicitation" and not has and params.get("mode") == "url":
-        return {name: {"url": {}}}
-    if name == "sampling" and {"tools", "toolChoice"} & set(params) and "tools" not in has:
-        return {name: {"tools": {}}}
-    return None
+    """What a client would have to declare for a question, or None if it has."""
+    if method not in QUESTIONS:
+        raise ValueError(f"ask: expected one of {', '.join(QUESTIONS)}, got {method!r}")
+    name = QUESTIONS[method][0]
+    has, part = declared.get(name), None
+    if name == "elicitation":
+        part = params.get("mode", "form")
+        has = has or {"form": {}} if isinstance(has, dict) else has  # {} means that
+    if name == "sampling" and {"tools", "toolChoice"} & set(params):
+        part = "tools"
+    if isinstance(has, dict) and part in (None, *has):
+        return None
+    return {name: {} if part in (None, "form") else {part: {}}}
+
+def answer_problems(method, params, result):
+    """What is wrong with the shape of a client's answer."""
+    problems = validate(result, QUESTIONS[method][1], "answer")
+    if not problems and result.get("action") == "accept" and "requestedSchema" in params:
+        return validate(result.get("content", {}), params["requestedSchema"], "content")
+    return problems
 
 def fit_form(schema, version):
     """A form that a client of that revision knows (2025-06-18 has fewer fields)."""
@@ -2286,21 +2296,6 @@ def camel(name):
     """system_prompt -> systemPrompt"""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
-
-def answer_problems(question, result):
-    """What is wrong with the shape of a client's answer, as text."""
-    params, problems = question.get("params", {}), []
-    if question["method"] == "roots/list" and not isinstance(result.get("roots"), list):
-        problems = ["roots: expected an array"]
-    if question["method"] == "sampling/createMessage" and "content" not in result:
-        problems = ["content: expected a message, got nothing"]
-    if question["method"] == "elicitation/create":
-        if result.get("action") not in ("accept", "decline", "cancel"):
-            problems = [f"action: expected accept, decline or cancel, got "
-                        f"{show(result.get('action'))}"]
-        elif result["action"] == "accept" and "requestedSchema" in params:
-            problems = validate(result.get("content", {}), params["requestedSchema"], "content")
-    return "\n".join(problems)
 
 class Context:
     """A parameter annotated `Context` receives one; clients never see it.
@@ -2370,8 +2365,7 @@ class Context:
         Output is captured as text; returns a subprocess.CompletedProcess."""
         return self._wait(partial(self._run, cmd, input, timeout, check, options))
 
-    def _run(self, cmd, input, timeout, check,
-             options):
+    def _run(self, cmd, input, timeout, check, options):
         import subprocess
         self.check_cancelled()
         defaults = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
@@ -2469,36 +2463,35 @@ class Context:
         return self._wait(partial(self._ask, questions))
 
     def _ask_one(self, method, params, key, pick=lambda result: result):
-        key = key or f"{CAPABILITY_FOR[method]}-{len(self._call.asked) + 1}"
+        key = key or f"{QUESTIONS[method][0]}-{len(self._call.asked) + 1}"
         question = {key: {"method": method, "params": params}}
         return self._wait(lambda: pick(self._ask(question)[key]))
 
     def _ask(self, questions):
         self.check_cancelled()
         call, connection = self._call, self._session.connection
-        for question in questions.values():
-            lacks = missing_capability(question["method"], question.get("params", {}),
-                                       call.client.capabilities)
-            if lacks and call.client.is_modern:
-                raise RpcError(MISSING_CAPABILITY, f"{question['method']}: this needs the "
-                               f"capability {json.dumps(lacks)}", {"requiredCapabilities": lacks})
+        asked = {key: (question["method"], question.get("params", {}))
+                 for key, question in questions.items()}
+        for method, params in asked.values():
+            lacks = missing_capability(method, params, call.client.capabilities)
             if lacks or not (connection or call.client.is_modern):
-                raise ToolError(f"{question['method']}: this client cannot be asked, it has "
-                                f"not declared the capability {json.dumps(lacks or {})}")
+                message = (f"{method}: this client cannot be asked, it has not declared the "
+                           f"capability {json.dumps(lacks)}")
+                raise RpcError(MISSING_CAPABILITY, message, {"requiredCapabilities": lacks}
+                               ) if call.client.is_modern else ToolError(message)
         call.asked = (*call.asked, *questions)
         if call.client.is_modern:
             results = self._replay(questions)
         else:
-            asked = {key: connection.ask(question["method"], question.get("params", {}), call)
-                     for key, question in questions.items()}
-            patience = self._session.server.patience
-            results = {key: connection.answer_to(question, call, patience)
-                       for key, question in asked.items()}
-        for key, question in questions.items():
-            problems = answer_problems(question, results[key])
+            waiting = {key: connection.ask(*asked[key], call) for key in asked}
+            results = {key: connection.answer_to(question, call, self._session.server.patience)
+                       for key, question in waiting.items()}
+        for key in asked:
+            problems = answer_problems(*asked[key], results[key])
             if problems:
-                text = f"The answer to {key!r} does not fit the question:\n{problems}"
-                raise RpcError(INVALID_PARAMS, text) if call.client.is_modern else ToolError(text)
+                message = "\n".join([f"The answer to {key!r} does not fit:", *problems])
+                raise RpcError(INVALID_PARAMS, message) if call.client.is_modern else (
+                    ToolError(message))
         return results
 
     def _replay(self, questions):
