@@ -2301,7 +2301,11 @@ class Context:
     """A parameter annotated `Context` receives one; clients never see it.
 
     Everything here notices a cancelled call and raises Cancelled.  In an `async def`
-    handler the methods that wait return awaitables."""
+    handler the methods that wait return awaitables.
+
+    Ask before you act: in the modern era a handler that asks (elicit, sample, list_roots,
+    ask) runs again from the top when the answers are there, and what stands before a
+    question is done again.  `key` names a question; without one, it is its number."""
 
     def __init__(self, session: Any, call: Call, is_async: bool = False) -> None:
         self._session = session
@@ -2495,8 +2499,7 @@ class Context:
         return results
 
     def _replay(self, questions):
-        """In the modern era the handler runs again, from the top, with each round of
-        answers.  So ask before you act: what stands before a question is done again."""
+        """The answers that came with this request; what is missing ends the run."""
         answers = self._call.answers
         missing = {key: question for key, question in questions.items() if key not in answers}
         if missing:

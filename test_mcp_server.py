@@ -338,7 +338,7 @@ def test_ids_come_back_with_their_value_and_type(id):
     b'{"jsonrpc":"2.0","id":5,"result":{}}', b'{"jsonrpc":"2.0","id":"x","error":{}}',
     b'{"jsonrpc":"2.0","id":null,"error":null}', b'{"jsonrpc":"2.0","id":[],"result":1}',
 ])
-def test_notifications_and_stray_responses_are_never_answered(line):
+def test_promise_2_notifications_and_stray_responses_are_never_answered(line):
     with Peer(Server("test")) as peer:
         peer.send(line + b"\n")
         peer.fence()
@@ -351,7 +351,7 @@ def test_a_line_without_newline_at_the_end_of_input_is_served():
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux")
-def test_a_64_mb_line_is_refused_without_being_held():
+def test_promise_3_a_64_mb_line_is_refused_without_being_held():
     body = """
         import re, mcp_server
         def peak():
@@ -433,7 +433,7 @@ def answer_due(entry):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_damaged_conversations_never_break_the_server(seed):
+def test_promise_2_damaged_conversations_never_break_the_server(seed):
     def echo(value: object = None) -> str:
         return "ok"
     server = Server("test")
@@ -556,6 +556,9 @@ def stoppable(how):
                 ctx.sleep(1000)
             while how == "looks":
                 ctx.check_cancelled()
+            if how == "tracks":
+                for _ in ctx.track(iter(int, 1)):  # zeros, without end
+                    pass
             if how == "runs a process":
                 ctx.run([sys.executable, "-c", "import time; time.sleep(1000)"])
             if how == "spins":
@@ -572,8 +575,9 @@ def stoppable(how):
 
 
 @interruptible
-@pytest.mark.parametrize("how", ["sleeps", "looks", "runs a process", "spins", "swallows"])
-def test_a_cancelled_call_stops_and_is_never_answered(how):
+@pytest.mark.parametrize("how", [
+    "sleeps", "looks", "tracks", "runs a process", "spins", "swallows"])
+def test_promise_2_a_cancelled_call_stops_and_is_never_answered(how):
     forever, started, ended = stoppable(how)
 
     def quick() -> str:
@@ -763,7 +767,7 @@ def test_time_outs_are_answered_as_errors_and_the_work_is_stopped():
 # -------------------------------------------------------------------- never stuck
 
 
-def test_a_ping_is_answered_while_tools_run():
+def test_promise_3_a_ping_is_answered_while_tools_run():
     started, finish = threading.Semaphore(0), threading.Event()
 
     def wait() -> str:
@@ -872,7 +876,7 @@ def script(body):
 
 @posix
 @pytest.mark.parametrize("stderr", ["full", "closed"])
-def test_a_full_or_closed_stderr_blocks_nothing(stderr):
+def test_promise_3_a_full_or_closed_stderr_blocks_nothing(stderr):
     read_end, write_end = os.pipe()
     if stderr == "closed":
         os.close(read_end)
@@ -900,7 +904,7 @@ def test_a_full_or_closed_stderr_blocks_nothing(stderr):
 # -------------------------------------------------------------- the streams are ours
 
 
-def test_stdout_carries_protocol_lines_only():
+def test_promise_1_stdout_carries_protocol_lines_only():
     body = script("""
         print("at import, unflushed")
         atexit.register(lambda: print("at exit"))
@@ -968,7 +972,7 @@ def test_serve_works_on_a_socket():
 # ------------------------------------------------------------------------- ending
 
 
-def test_calls_written_just_before_the_end_are_all_answered():
+def test_promise_4_calls_written_just_before_the_end_are_all_answered():
     body = script("""
         @register
         def add(a: int, b: int) -> int:
@@ -1003,19 +1007,19 @@ def stuck_server(how):
 
 
 @pytest.mark.parametrize("how", ENDINGS)
-def test_the_end_of_input_ends_the_process_within_the_bound(how):
+def test_promise_4_the_end_of_input_ends_the_process_within_the_bound(how):
     with Process(stuck_server(how)) as peer:
         assert peer.ask(call(1, "stick"))["method"] == "started"
         began = time.monotonic()
         code, rest, errors = peer.end()
         assert code == 0 and "Traceback" not in errors
-        assert time.monotonic() - began < 2  # the drain bound of DESIGN section 8
+        assert time.monotonic() - began < 2  # SDK clients send SIGTERM after that
 
 
 @posix
 @pytest.mark.parametrize("busy", [False, True])
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals_end_it_quietly(number, code, busy):
+def test_promise_4_signals_end_it_quietly(number, code, busy):
     with Process(stuck_server("a tool in a C call")) as peer:
         if busy:
             assert peer.ask(call(1, "stick"))["method"] == "started"
@@ -1027,7 +1031,7 @@ def test_signals_end_it_quietly(number, code, busy):
 
 
 @posix
-def test_a_closed_stdout_ends_it_though_stdin_stays_open():
+def test_promise_4_a_closed_stdout_ends_it_though_stdin_stays_open():
     with Process(script("run()")) as peer:
         peer.process.stdout.close()
         assert peer.process.wait(BOUND) == 0
@@ -1035,7 +1039,7 @@ def test_a_closed_stdout_ends_it_though_stdin_stays_open():
 
 
 @posix
-def test_a_dead_parent_ends_it_though_stdin_stays_open():
+def test_promise_4_a_dead_parent_ends_it_though_stdin_stays_open():
     """A wrapper starts the server and dies; this test still holds the server's stdin."""
     wrapper = f"""
         import subprocess, sys, os
@@ -2434,7 +2438,7 @@ OUTCOMES = [  # (name, what the tool does, what the client must read)
 @pytest.mark.parametrize("is_async", [False, True], ids=["def", "async def"])
 @pytest.mark.parametrize("act, says", [row[1:] for row in OUTCOMES],
                          ids=[row[0] for row in OUTCOMES])
-def test_every_failure_is_answered_with_a_sentence(act, says, is_async, capfd):
+def test_promise_6_every_failure_is_answered_with_a_sentence(act, says, is_async, capfd):
     def tool() -> str:
         return act()
 
@@ -3653,7 +3657,7 @@ def test_serve_leaves_no_descriptor_open():
 
 
 # -------------------------------------------------------------- promises, by number
-# DESIGN section 6.  1, 2, 3, 4 and 6 are proven above; here is what they leave.
+# The others stand above, each in its section, with the number in their name.
 
 
 def test_promise_5_importing_does_nothing():
