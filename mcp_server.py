@@ -3469,6 +3469,29 @@ def end_process(code):
     finally:
         os._exit(code)
 
+class CannotServe(Exception):
+    """There is nothing to serve, and a person must be told why."""
+
+def run_process(get_server):
+    """Serve this process's stdin and stdout, which are ours before get_server is called."""
+    code, all_back, undo, problem = 0, False, stop_on_signals(), None
+    try:
+        with StandardIO(restore=False) as io:
+            all_back = get_server().converse(io.reader, io.writer, io)
+    except Stopped as stopped:
+        code = stopped.args[0]
+    except CannotServe as error:
+        code, problem = 1, error
+    undo()
+    if problem:
+        print(problem, file=sys.stderr)
+    alive = [thread for thread in threading.enumerate()
+             if not thread.daemon and thread is not threading.main_thread()]
+    if "multiprocessing" in sys.modules:  # its children are waited for at exit
+        alive += sys.modules["multiprocessing"].active_children()
+    if code or alive or not all_back:
+        end_process(code)
+
 class Server:
     """A set of tools, resources and prompts, and the ways to offer it.
 
@@ -3659,10 +3682,10 @@ class Server:
         True: all handlers came back; False: some were left behind."""
         if reader is None or writer is None:
             with StandardIO() as io:
-                return self._converse(io.reader, io.writer, io)
-        return self._converse(reader, writer)
+                return self.converse(io.reader, io.writer, io)
+        return self.converse(reader, writer)
 
-    def _converse(self, reader, writer, io=None):
+    def converse(self, reader, writer, io=None):
         Log.set_level()
         session = Session(self)
         connection = session.connection = Connection(
@@ -3691,19 +3714,7 @@ class Server:
 
         Returns when everything has ended; else ends the process: after SIGINT (130)
         and SIGTERM (143), and when a handler or a thread of yours would not end."""
-        code, all_back, undo = 0, False, stop_on_signals()
-        try:
-            with StandardIO(restore=False) as io:
-                all_back = self._converse(io.reader, io.writer, io)
-        except Stopped as stopped:
-            code = stopped.args[0]
-        undo()
-        alive = [thread for thread in threading.enumerate()
-                 if not thread.daemon and thread is not threading.main_thread()]
-        if "multiprocessing" in sys.modules:  # its children are waited for at exit
-            alive += sys.modules["multiprocessing"].active_children()
-        if code or alive or not all_back:
-            end_process(code)
+        run_process(lambda: self)
 
 default_server = Server()
 register = default_server.register
@@ -3737,13 +3748,165 @@ def demo():
 # 19. Command line: for people
 # ----------------------------------------------------------------------------------
 
+def import_file(path):
+    """Run FILE.py as a module -> it.  Its neighbours can be imported, also by `from .`"""
+    from importlib.util import module_from_spec, spec_from_file_location
+    folder, name = os.path.split(os.path.abspath(path))
+    package = type(sys)("served")
+    package.__path__ = [folder]
+    sys.modules["served"] = package
+    sys.path.insert(0, folder)
+    spec = spec_from_file_location(f"served.{os.path.splitext(name)[0]}", path)
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:  # SyntaxError, ImportError, a bad registration, exit()
+        import traceback
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
+                 if frame.filename == spec.origin]
+        line = error.lineno if isinstance(error, SyntaxError) else (lines or ["?"])[-1]
+        hint = (f"\nInstall it for this Python: {sys.executable} -m pip install {error.name}"
+                if isinstance(error, ModuleNotFoundError) else "")
+        raise CannotServe(f"{path}, line {line}: {describe(error)}{hint}") from None
+    return module
+
+def load(target):
+    """FILE.py or FILE.py:object -> the Server that the file fills, holds, or could be."""
+    path, _, name = target.rpartition(":") if not os.path.exists(target) else (target, "", "")
+    path = path or target
+    if not os.path.isfile(path):
+        raise CannotServe(f"{path}: there is no such file; expected FILE.py or FILE.py:object")
+    default_server.info["name"] = os.path.splitext(os.path.basename(path))[0]
+    module = import_file(path)
+    own = {key: value for key, value in vars(module).items()
+           if isinstance(value, Server) and value is not default_server}
+    if name:
+        if not isinstance(getattr(module, name, None), Server):
+            raise CannotServe(f"{path}: {name} is no Server; there are: {', '.join(own)}")
+        return getattr(module, name)
+    if default_server.tools or default_server.resources or default_server.prompts:
+        return default_server
+    if len(own) > 1:
+        raise CannotServe(f"{path} has several servers; pick one: "
+                          + ", ".join(f"{path}:{key}" for key in own))
+    if own:
+        return own.popitem()[1]
+    for key, value in list(vars(module).items()):
+        if not key.startswith("_") and type(value) is type(load) and (
+                value.__module__ == module.__name__):
+            try:
+                default_server.register(value)
+            except (TypeError, ValueError) as error:
+                line = value.__code__.co_firstlineno
+                raise CannotServe(f"{path}, line {line}: {error}") from None
+    if not default_server.tools:
+        raise CannotServe(f"{path} registers nothing and has no public functions; decorate "
+                          "a function with @register")
+    return default_server
+
+def show_list(server):
+    """A table for people of all that a server offers."""
+    for kind in ("tools", "resources", "prompts"):
+        for record in getattr(server, kind).values():
+            takes = ", ".join(
+                name if name in record.input_schema.get("required", ()) else f"[{name}]"
+                for name in record.input_schema.get("properties", {}))
+            about = record.entry.get("description", "").partition("\n")[0]
+            print(f"{kind[:-1]:9} {record.key}({takes})  {about}")
+
+def call_for_person(server, name, words):
+    """--call NAME a=2 b=3, or --call NAME '{"a": 2}' -> whether it went well."""
+    tool = server.tools.get(name)
+    if tool is None:
+        raise CannotServe(f"no tool is called {name!r}; there are: {', '.join(server.tools)}")
+    if len(words) == 1 and words[0].startswith("{"):
+        arguments = json.loads(words[0])
+    else:
+        arguments = dict(word.split("=", 1) for word in words)
+        schema = tool.input_schema.get("properties", {})
+        arguments = {key: coerce(value, schema.get(key, {}), lambda v, s: not validate(v, s))
+                     for key, value in arguments.items()}
+    result = server.call(name, **arguments)
+    for number, block in enumerate(result["content"], 1):
+        if "data" in block:
+            from binascii import a2b_base64
+            file = f"{name}-{number}.{block['mimeType'].rpartition('/')[2]}"
+            with open(file, "wb") as out:
+                out.write(a2b_base64(block["data"]))
+            print(f"wrote {file}")
+        else:
+            print(block.get("text") or json.dumps(block, indent=2, ensure_ascii=False))
+    return not result.get("isError")
+
+def client_config(client, target):
+    """What to paste or run, so that a client starts this server."""
+    file, _, name = target.rpartition(":") if target and not os.path.exists(target) else (
+        target, "", "")
+    args = [os.path.abspath(__file__)]
+    if target:
+        args.append(os.path.abspath(file) + (f":{name}" if name else ""))
+    title = os.path.splitext(os.path.basename(file or "demo"))[0]
+    entry = {"command": sys.executable, "args": args}
+    if client == "claude-code":
+        import shlex
+        return f"claude mcp add {title} -- {shlex.join([sys.executable, *args])}"
+    if client == "codex":  # ~/.codex/config.toml; a JSON string is a TOML string
+        return (f"[mcp_servers.{title}]\ncommand = {json.dumps(sys.executable)}\n"
+                f"args = {json.dumps(args)}")
+    if client == "vscode":  # .vscode/mcp.json
+        return json.dumps({"servers": {title: {"type": "stdio", **entry}}}, indent=2)
+    return json.dumps({"mcpServers": {title: entry}}, indent=2)
+
 def main():
-    """python mcp_server.py: serve the demo."""
-    if sys.stdin and sys.stdin.isatty():
-        print("This is an MCP server, made to be started by a client such as Claude. It "
-              "reads\nJSON-RPC messages, one a line; Ctrl-D ends it. Try this one:\n"
-              '{"jsonrpc": "2.0", "id": 1, "method": "ping"}', file=sys.stderr)
-    demo().run()
+    """python mcp_server.py [FILE.py] ...: see --help."""
+    import argparse
+    sys.modules.setdefault("mcp_server", sys.modules[__name__])  # FILE imports this one
+    parser = argparse.ArgumentParser(
+        prog="mcp_server.py", description="Serve a Python file to AI clients over MCP.")
+    parser.add_argument("file", nargs="?", metavar="FILE.py[:object]",
+                        help="what it registers, or its public functions; none: a demo")
+    parser.add_argument("--list", action="store_true", help="show what it offers")
+    parser.add_argument("--schema", metavar="NAME", help="show the schema of a tool")
+    parser.add_argument("--call", nargs="+", metavar="NAME", action="extend",
+                        help="call a tool: NAME a=2 b=3, or NAME '{\"a\": 2}'")
+    parser.add_argument("--config", choices=(
+        "claude", "claude-code", "cursor", "vscode", "codex"), help="how to add it there")
+    parser.add_argument("--log-level", choices=LOG_LEVELS, help="what to show on stderr")
+    parser.add_argument("--timeout", type=float, help="seconds a tool may take")
+    parser.add_argument("--version", action="version", version=__version__)
+    options = parser.parse_args()
+    if options.log_level:
+        os.environ["LOG_LEVEL"] = options.log_level
+
+    def get_server():
+        server = load(options.file) if options.file else demo()
+        if options.timeout:
+            server.timeout = options.timeout
+        return server
+
+    try:
+        if options.config:
+            print(client_config(options.config, options.file))
+        elif options.list:
+            show_list(get_server())
+        elif options.schema:
+            tool = get_server().tools.get(options.schema)
+            if tool is None:
+                raise CannotServe(f"no tool is called {options.schema!r}; see --list")
+            print(json.dumps(tool.input_schema, indent=2))
+        elif options.call:
+            return 0 if call_for_person(get_server(), options.call[0], options.call[1:]) else 1
+        else:
+            if sys.stdin and sys.stdin.isatty():
+                print("This is an MCP server, made to be started by a client such as Claude. "
+                      "It reads\nJSON-RPC messages, one a line; Ctrl-D ends it. Try this "
+                      'one:\n{"jsonrpc": "2.0", "id": 1, "method": "ping"}', file=sys.stderr)
+            run_process(get_server)
+    except (CannotServe, RpcError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -3421,6 +3421,121 @@ def test_call_tries_a_tool_through_the_whole_path():
         server.call("nope")
 
 
+# -------------------------------------------------------------- 19. the command line
+
+FILES = {
+    "functions.py": """
+        import os
+        from helper import two
+        print("noise at import", flush=True)
+        def add(a: int, b: int = 2) -> int:
+            "Add two numbers."
+            return a + b
+        def picture() -> object:
+            "Draws."
+            return b"\\x89PNG"
+        def fail() -> str:
+            "Fails."
+            raise ValueError("no luck")
+        def _hidden(): pass
+        """,
+    "helper.py": "two = 2",
+    "decorated.py": """
+        from mcp_server import register
+        from . import helper
+        @register
+        def double(x: float) -> float:
+            "Double it."
+            return helper.two * x
+        """,
+    "own.py": """
+        from mcp_server import Server
+        first, second = Server("first"), Server("second")
+        @second.register
+        def only() -> str:
+            "Only here."
+            return "second"
+        """,
+    "missing.py": "\nimport no_such_module",
+    "untyped.py": "\ndef f(x): pass",
+    "broken.py": "def f(:",
+    "exits.py": "raise SystemExit(3)",
+    "empty.py": "",
+}
+
+
+def command_line(folder, *words, **options):
+    for name, code in FILES.items():
+        (folder / name).write_text(textwrap.dedent(code))
+    return subprocess.run(
+        [sys.executable, os.path.join(HERE, "mcp_server.py"), *words], cwd=folder,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BOUND, **options)
+
+
+COMMANDS = [  # (words, exit code, what stands on stdout, or on stderr if it failed)
+    ("functions.py --list", 0, "tool      add(a, [b])  Add two numbers."),
+    ("decorated.py --list", 0, "tool      double(x)  Double it."),
+    ("own.py:second --list", 0, "tool      only()  Only here."),
+    ("own.py --list", 1, "pick one: own.py:first, own.py:second"),
+    ("own.py:third --list", 1, "third is no Server; there are: first, second"),
+    ("functions.py --call add a=5", 0, "7"),
+    ("functions.py --call add a=5 b=x", 1, 'arguments.b: expected integer, got string "x"'),
+    ("functions.py --call picture", 0, "wrote picture-1.png"),
+    ("functions.py --call fail", 1, "ValueError: no luck"),
+    ("functions.py --call nope", 1, "there are: add, picture, fail"),
+    ("functions.py --schema add", 0, '"additionalProperties": false'),
+    ("functions.py --schema nope", 1, "no tool is called 'nope'"),
+    ("missing.py", 1, "missing.py, line 2: ModuleNotFoundError"),
+    ("untyped.py", 1, "untyped.py, line 2: tool 'f': parameter 'x': it has no type hint"),
+    ("broken.py", 1, "broken.py, line 1: SyntaxError"),
+    ("exits.py", 1, "exits.py, line 1: SystemExit: 3"),
+    ("empty.py", 1, "decorate a function with @register"),
+    ("nowhere.py", 1, "there is no such file"),
+    ("--version", 0, mcp_server.__version__),
+    ("--call add a=1 b=2", 0, "3.0"),
+]
+
+
+@pytest.mark.parametrize("words, code, says", COMMANDS, ids=[row[0] for row in COMMANDS])
+def test_the_command_line(words, code, says, tmp_path):
+    done = command_line(tmp_path, *words.split())
+    assert done.returncode == code
+    assert says in done.stdout + done.stderr and "Traceback (most" not in done.stdout
+    if code and "--" not in words:
+        assert done.stdout == ""  # never a protocol line
+
+
+def test_a_file_is_served(tmp_path):
+    command_line(tmp_path, "--version")
+    for name, tool in (("functions.py", "add"), ("decorated.py", "double")):
+        with Process(None, args=[os.path.join(HERE, "mcp_server.py"), str(tmp_path / name)],
+                     cwd=str(tmp_path)) as peer:
+            assert tool_names(peer)[0] == tool
+            code, rest, errors = peer.end()
+            assert (code, rest) == (0, [])
+            assert ("noise" in errors) == (name == "functions.py")
+
+
+@pytest.mark.parametrize("client", ["claude", "claude-code", "cursor", "vscode", "codex"])
+def test_the_config_starts_the_server_from_anywhere(client, tmp_path):
+    import shlex
+    text = command_line(tmp_path, "functions.py", "--config", client).stdout
+    if client == "claude-code":
+        name, _, *command = shlex.split(text)[3:]
+    elif client == "codex":
+        name = re.match(r"\[mcp_servers\.(\w+)\]\n", text).group(1)
+        fields = dict(line.split(" = ", 1) for line in text.splitlines()[1:])
+        command = [json.loads(fields["command"]), *json.loads(fields["args"])]
+    else:
+        servers = json.loads(text)["servers" if client == "vscode" else "mcpServers"]
+        (name, entry), = servers.items()
+        command = [entry["command"], *entry["args"]]
+    assert name == "functions"
+    done = subprocess.run(command, cwd="/", env={"PATH": ""}, capture_output=True,
+                          input=b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n', timeout=BOUND)
+    assert done.stdout == b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
+
+
 # ------------------------------------------------- what a hostile reading has found
 
 
