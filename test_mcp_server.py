@@ -3888,8 +3888,21 @@ def test_the_readme_servers_run(tmp_path):
 
 
 @posix
+def test_the_readme_commands_work(tmp_path):
+    (tmp_path / "server.py").write_text(fences("python")[0])
+    with open(os.path.join(HERE, "mcp_server.py"), "rb") as file:  # copied, as one does
+        (tmp_path / "mcp_server.py").write_bytes(file.read())
+    commands, = [block for block in fences("sh") if "--list" in block]
+    for command, says in zip(commands.splitlines(), (
+            "add(a, b)", '"integer"', "5", "claude mcp add server -- ")):
+        done = subprocess.run(["sh", "-c", command.replace("python3", sys.executable)],
+                              cwd=tmp_path, capture_output=True, text=True, timeout=BOUND)
+        assert (done.returncode, done.stderr) == (0, "") and says in done.stdout
+
+
+@posix
 def test_the_readme_transcript_is_what_one_sees():
-    command, = [block for block in fences("sh") if "mcp_server.py" in block]
+    command, = [block for block in fences("sh") if "<<" in block]
     command = command.replace("python3", sys.executable)
     done = subprocess.run(["sh", "-c", command], cwd=HERE, capture_output=True, timeout=BOUND)
     expected = fences("json")[1]
