@@ -65,7 +65,7 @@ def installed(folder, packages, install):
     try:
         install()
     except Exception as error:
-        report("FAIL", folder.name, "install", " ".join(str(error).split())[-300:])
+        report("FAIL", folder.name, "install", error)
         return False
     stamp.write_text(json.dumps(packages))
     return True
@@ -74,7 +74,9 @@ def installed(folder, packages, install):
 def must(command, cwd):
     status, stdout, stderr = output_of(command, 600, cwd)
     if status != 0:
-        raise OSError(f"{Path(command[0]).name}: {stderr or stdout or 'took too long'}")
+        lines = (stderr.strip() or stdout.strip() or "took too long").splitlines()
+        errors = [line for line in lines if line.lower().startswith(("error", "npm error"))]
+        raise OSError(" ".join((errors or lines)[:3]))
 
 
 def python_client(name, requirement):
@@ -139,7 +141,8 @@ def inspector_steps():
 def run_inspector(label, command):
     """The Inspector's command line: one process per step."""
     for method, options, good in inspector_steps():
-        status, stdout, stderr = output_of([*command, "--method", method, *options], 30)
+        status, stdout, stderr = output_of([*command, "--connect-timeout", "5000",
+                                            "--method", method, *options], 15)
         reason = f"exit status {status}: {last_line(stdout, stderr)}"
         if status == 0:
             try:
@@ -147,6 +150,8 @@ def run_inspector(label, command):
             except (ValueError, LookupError) as error:
                 reason = f"unexpected ({error!r}): {stdout}"
         report("FAIL" if reason else "PASS", label, method, " ".join(reason.split())[:300])
+        if status is None:
+            break    # so would the others
 
 
 def main():

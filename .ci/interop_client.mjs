@@ -40,7 +40,7 @@ onRequest('sampling/createMessage', 'CreateMessageRequestSchema', async ({ param
     content: { type: 'text', text: `${[params.messages[0].content].flat()[0].text} 42` }
 }));
 onRequest('roots/list', 'ListRootsRequestSchema', async () => ({
-    roots: [{ uri: 'file:///work/here', name: 'here' }]
+    roots: [{ uri: 'file:///some/folder', name: 'folder' }]
 }));
 onNotification('notifications/message', 'LoggingMessageNotificationSchema',
     ({ params }) => { logs.push([params.level, params.logger, params.data]); });
@@ -119,7 +119,7 @@ const steps = {
         await says('The answer? 42', 'think', { question: 'The answer?' });
     },
     async roots() {
-        await says('file:///work/here', 'folders', {});
+        await says('file:///some/folder', 'folders', {});
     },
     async 'read-resource'() {
         const { contents: [only] } = await client.readResource({ uri: 'note://fixed' });
@@ -200,5 +200,7 @@ if (child) {
     }
     await step('no-client-errors', async () => same(errors, []));
     await step('quiet-stderr', async () => same(written, ''));
+} else {
+    transport._process?.kill('SIGKILL');
 }
 process.exit(failed ? 1 : 0);

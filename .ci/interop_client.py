@@ -45,7 +45,7 @@ async def on_elicitation(context, params):
 
 
 async def on_roots(context):
-    return types.ListRootsResult(roots=[types.Root(uri="file:///work/here", name="here")])
+    return types.ListRootsResult(roots=[types.Root(uri="file:///some/folder", name="folder")])
 
 
 async def on_log(params):
@@ -105,7 +105,7 @@ async def step(name, function, *args):
     except Exception as error:
         while getattr(error, "exceptions", None):    # a task group's
             error = error.exceptions[0]
-        problem = f"{type(error).__name__}: {error or 'too late'}".replace("\n", " ")
+        problem = f"{type(error).__name__}: {str(error) or 'too late'}".replace("\n", " ")
         failed.append(name)
     print(f"FAIL {name} {problem}" if problem else f"PASS {name}", flush=True)
 
@@ -187,7 +187,7 @@ class Steps:
         await self._says("The answer? 42", "think", question="The answer?")
 
     async def roots(self):
-        await self._says("file:///work/here", "folders")
+        await self._says("file:///some/folder", "folders")
 
     async def read_resource(self):
         contents = wire(await self.client.read_resource("note://fixed"))["contents"]
@@ -260,8 +260,9 @@ async def main():
 
     with tempfile.TemporaryFile("w+") as errlog:
         try:
-            with anyio.fail_after(60):
+            with anyio.fail_after(10) as limit:
                 async with connection(errlog) as (client, version):
+                    limit.deadline += 60
                     steps = Steps(client, version)
                     for name, method in vars(Steps).items():
                         if not name.startswith("_"):
