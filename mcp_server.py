@@ -109,7 +109,8 @@ FOREVER = float("inf")
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert",
               "emergency")
-SECRET = r"pass(wor|phra|wd)|pwd|secret|credential|(api|private)_?key|authori[sz]|cookie|token"
+SECRET = (r"pass(wor|phra|wd)|pwd|secret|credential|(api|private)_?key|authori[sz]|cookie"
+          r"|token")
 SECRET_KEY = re.compile(rf"(?i){SECRET}")
 SECRET_LINE = re.compile(rf"(?i)^(\S*({SECRET})\S*: expected .*, got ).*", re.M)
 
@@ -315,7 +316,8 @@ def message_of(envelope):
         return Request(id, method, params or {})
     else:
         problem = f"params: expected an object, got {type(params).__name__}"
-    by_place = problem.startswith("params") and isinstance(params, list)  # no MCP, but JSON-RPC
+    # by place: JSON-RPC has it, MCP has not
+    by_place = problem.startswith("params") and isinstance(params, list)
     return Malformed(id, RpcError(INVALID_PARAMS if by_place else INVALID_REQUEST, problem))
 
 def refuse_constant(name):
@@ -861,8 +863,8 @@ class Connection:
             return
         if response.error is not None:
             error = response.error if isinstance(response.error, dict) else {}
-            question.error = ToolError(
-                f"{question.method}: the client refused: {error.get('message', 'no reason')}")
+            reason = error.get("message", "it gave no reason")
+            question.error = ToolError(f"{question.method}: the client refused: {reason}")
         question.result = response.result if isinstance(response.result, dict) else {}
         question.answered.set()
 
@@ -2233,8 +2235,8 @@ class Progress:
             fields = compact(progress=progress, total=total)
             if message is not None and self._call.client.version >= V2025_03:
                 fields["message"] = str(message)
-            self._connection.notify(
-                "notifications/progress", {"progressToken": self._token, **fields}, self._call)
+            params = {"progressToken": self._token, **fields}
+            self._connection.notify("notifications/progress", params, self._call)
 
     def beat(self, call, now):
         """A sign of life, for clients that give up on silence: a hair more progress."""
@@ -2488,7 +2490,8 @@ class Context:
             results = self._replay(questions)
         else:
             waiting = {key: connection.ask(*asked[key], call) for key in asked}
-            results = {key: connection.answer_to(question, call, self._session.server.patience)
+            patience = self._session.server.patience
+            results = {key: connection.answer_to(question, call, patience)
                        for key, question in waiting.items()}
         for key in asked:
             problems = answer_problems(*asked[key], results[key])
@@ -2501,7 +2504,7 @@ class Context:
     def _replay(self, questions):
         """The answers that came with this request; what is missing ends the run."""
         answers = self._call.answers
-        missing = {key: question for key, question in questions.items() if key not in answers}
+        missing = {key: questions[key] for key in questions if key not in answers}
         if missing:
             raise InputRequired(missing)
         return {key: answers[key] for key in questions}
@@ -3012,7 +3015,7 @@ def prompts_get(session, call):
 def completions(session, call, record, argument, value):
     """The candidates for what was typed: from a function, or from the type of the
     parameter if that has only so many values."""
-    others = param(call, "context", dict, {}).get("arguments", {})
+    others = param(call, "context", dict, {}).get("arguments") or {}
     function = session.server.completions.get((record.key, argument))
     if function:
         takes_others = len(parameters_of(function)) > 1
@@ -3028,10 +3031,10 @@ def completions(session, call, record, argument, value):
 
 def completion_complete(session, call):
     ref, argument = param(call, "ref", dict), param(call, "argument", dict)
-    server, kind = session.server, ref.get("type")
-    records = {"ref/prompt": server.prompts, "ref/resource": server.resources}.get(kind, {})
-    record = records.get(ref.get("name" if kind == "ref/prompt" else "uri"))
-    name, value = argument.get("name"), argument.get("value")
+    records, field = ((session.server.prompts, "name") if ref.get("type") == "ref/prompt" else
+                      (session.server.resources, "uri"))
+    record = records.get(str(ref.get(field)))
+    name, value = str(argument.get("name")), argument.get("value")
     if record is None:
         raise RpcError(INVALID_PARAMS, "ref: expected the name of a prompt (ref/prompt) or "
                        f"a URI template (ref/resource), got {json.dumps(ref)[:200]}")
@@ -3091,7 +3094,8 @@ def subscriptions_listen(session, call):
         raise RpcError(METHOD_NOT_FOUND, "subscriptions/listen needs a connection")
     session.listeners[call.key] = call, honoured  # before the ack: no event is lost
     call.on_cancel(lambda: session.listeners.pop(call.key, None))
-    session.tell(call, "notifications/subscriptions/acknowledged", {"notifications": honoured})
+    session.tell(call, "notifications/subscriptions/acknowledged",
+                 {"notifications": honoured})
     return UNANSWERED
 
 CACHED = {"server/discover", "tools/list", "prompts/list", "resources/list",
@@ -3262,7 +3266,8 @@ class Session:
             self.connection.notify("notifications/cancelled", {"requestId": call.id})
 
     def read_resource(self, call, uri):
-        return guarded(self, call, f"Resource {uri}", partial(read_resource, self, call, uri))
+        work = partial(read_resource, self, call, uri)
+        return guarded(self, call, f"Resource {uri}", work)
 
     # What has changed: told to a legacy client if it is ready and knows of the list, and
     # to each listener of the modern era that has asked for it.
