@@ -104,6 +104,7 @@ DRAIN = 1.0               # seconds at the end of input to answer what was asked
 HEARTBEAT = 15.0          # seconds between signs of life from a long call
 PATIENCE = 600.0          # seconds that a question waits for the client's user
 STATE_LIFE = 3600.0       # seconds that a request may wait for its user's answers
+MAX_URI = 4096            # characters of a URI to be matched with a template
 MAX_COMPLETIONS = 100     # by the specification
 FOREVER = float("inf")
 
@@ -2695,7 +2696,8 @@ def template_pattern(template):
         kind, names = found.group(1), found.group(2).split(",")
         if kind == "?" and found.end() == len(template):
             here = r"(?:\?(?P<query_>[^#]*))?"
-        elif kind != "?" and len(names) == 1 and names[0] not in kinds:
+        elif kind != "?" and len(names) == 1 and names[0] not in kinds and (
+                found.start() > end or not kinds):  # a text between each two of them
             here = f"(?P<{names[0]}>{'[^?#]+' if kind else '[^/?#]+'})"
         else:
             break
@@ -2704,7 +2706,7 @@ def template_pattern(template):
         end = found.end()
     if re.search("[{}]", re.sub(r"\{[+?]?[\w,]+\}", "", template[:end]) + template[end:]):
         raise ValueError(f"resource {template!r}: expected variables like {{id}}, {{+path}} "
-                         "or, at the end, {?q,lang}, each once; write one of these")
+                         "or, at the end, {?q,lang}, each once and not side by side")
     return re.compile(pattern + re.escape(template[end:])), kinds
 
 class Resource(Record):
@@ -2742,7 +2744,7 @@ class Resource(Record):
         Decoded once; then a value may not leave its place: no "..", no drive letter, no
         control character, and no "/" except in {+path}, which may not start with one."""
         from urllib.parse import parse_qsl, unquote
-        found = self.pattern.fullmatch(uri)
+        found = self.pattern.fullmatch(uri) if len(uri) <= MAX_URI else None
         if not found:
             return None
         raw = found.groupdict()
