@@ -266,7 +266,8 @@ class Bench:
         return Client([*self.commands[name], str(more)])
 
     def rounds(self, count, measure, names=None, more=0, fresh=False, one_core=False):
-        """measure(client) in interleaved rounds -> {name: median}."""
+        """measure(client) in interleaved rounds -> {name: median}, or several of these
+        if it gives several values."""
         names = [name for name in self.names if name in (names or self.names)]
         count = max(1, count // 8) if self.quick else count
         found = {name: [] for name in names}
@@ -281,6 +282,10 @@ class Bench:
         for client in clients.values():
             client.close()
         os.sched_setaffinity(0, CORES)
+        if isinstance(found[names[0]][0], tuple):
+            return [{name: statistics.median(column[at]) for name, column in (
+                (name, list(zip(*found[name]))) for name in names)}
+                for at in range(len(found[names[0]][0]))]
         return {name: statistics.median(found[name]) for name in names}
 
     def row(self, figure, values, form="{:.1f}", than=None, at_most=None, at_least=None,
@@ -316,20 +321,14 @@ def scaled(values, factor):
     return {name: value * factor for name, value in values.items()}
 
 def start_and_memory(bench):
-    memory = {}
-
-    def started(client):
-        memory[client.process.args[1]] = client.status("VmRSS") / 1024
-        return client.start
-
-    starts = scaled(bench.rounds(40, started, fresh=True), 1000)
+    starts, resident = bench.rounds(40, lambda client: (
+        client.start * 1000, client.status("VmRSS") / 1024), fresh=True)
     bench.row("cold start to the first answer, ms", starts, than="floor", at_most=1.5)
     if "mcp" in bench.names:
         bench.row("the same", starts, than="mcp", at_most=1 / 20)
     modules = bench.rounds(1, lambda client: int(json.loads(client.ask(call(
         1, "work", kind="count", seconds=0)))["result"]["content"][0]["text"]), fresh=True)
     bench.row("modules loaded while serving", modules, "{:.0f}", at_most=70)
-    resident = {name: memory[bench.commands[name][1]] for name in bench.names}
     bench.row("memory after the handshake, MB", resident, than="floor", at_most=1.25)
 
 def round_trips(bench):
@@ -353,18 +352,15 @@ def throughput(bench):
 def sleeps(bench):
     names = [name for name in bench.names if name != "floor"]  # it would take 100 s
     data = b"".join(call(number, "work", kind="sleep", seconds=0.2) for number in range(500))
-    left = {}
 
     def sleep(client):
         took = client.exchange(data, 500)
         time.sleep(0.1)
-        left[client.process.args[1]] = client.status("Threads")
-        return took
+        return took, client.status("Threads")
 
-    bench.row("500 x sleep(0.2), s", bench.rounds(5, sleep, names, fresh=True), "{:.2f}",
-              at_most=0.4)
-    bench.row("threads left 0.1 s after them",
-              {name: left[bench.commands[name][1]] for name in names}, "{:.0f}", at_most=16)
+    took, left = bench.rounds(5, sleep, names, fresh=True)
+    bench.row("500 x sleep(0.2), s", took, "{:.2f}", at_most=0.4)
+    bench.row("threads left 0.1 s after them", left, "{:.0f}", at_most=16)
 
     def ping_beside(kind, calls, percent, count):
         def measure(client):
@@ -386,16 +382,10 @@ def sleeps(bench):
 
 def large(bench):
     data = call(1, "echo", text="x" * (10 * 2**20))
-    peak = {}
-
-    def echo(client):
-        took = client.exchange(data, 1)
-        peak[client.process.args[1]] = client.status("VmHWM") / 1024
-        return 10 / took
-
-    bench.row("echo of 10 MiB, MiB/s", bench.rounds(10, echo), than="floor", at_least=0.8)
-    bench.row("peak memory of that, MB", {name: peak[bench.commands[name][1]]
-                                          for name in bench.names}, than="floor", at_most=1.2)
+    rates, peak = bench.rounds(10, lambda client: (
+        10 / client.exchange(data, 1), client.status("VmHWM") / 1024))
+    bench.row("echo of 10 MiB, MiB/s", rates, than="floor", at_least=0.8)
+    bench.row("peak memory of that, MB", peak, than="floor", at_most=1.2)
 
 def many_tools(bench):
     starts = bench.rounds(20, lambda client: client.start * 1000, more=997, fresh=True)
@@ -452,8 +442,8 @@ def flatness(bench):
     grown = sweep([lambda client=client: client.p(50, ADD, 300) for client in clients])
     bench.row("growth of a call's cost, 10 to 10,000 tools", grown, "{:.2f} x", at_most=1.2)
     depths = [(depth, add_calls(depth)) for depth in (1, 10, 100, 1000)]
-    grown = sweep([lambda depth=depth, data=data: min(
-        clients[0].exchange(data, depth) for _ in range(1000 // depth)) / depth
+    grown = sweep([lambda depth=depth, data=data: sum(
+        clients[0].exchange(data, depth) for _ in range(1000 // depth)) / 1000
         for depth, data in depths])
     bench.row("growth of a call's cost, 1 to 1,000 in flight", grown, "{:.2f} x", at_most=1.2)
     for client in clients:
