@@ -257,7 +257,7 @@ class Bench:
         venv.create(os.path.join(folder, "venv"))  # whatever is installed costs start time
         bare = os.path.join(folder, "venv", "bin", "python")
         for name in names:
-            path = os.path.join(folder, name.replace(" ", "") + ".py")
+            path = os.path.join(folder, "serve_" + name.replace(" ", "") + ".py")
             with open(path, "w") as file:
                 file.write(SOURCES[name])
             self.commands[name] = [PEER_PYTHON if name in PEERS else bare, path]
