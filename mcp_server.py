@@ -2134,7 +2134,7 @@ def block_of(value):
     """One value -> one block: "hi" -> text("hi"), {"a": 1} -> text('{"a": 1}')."""
     if isinstance(value, Block):
         return value
-    if isinstance(value, str):
+    if isinstance(value, str) or type(value) is int:  # the usual, without detours
         return text(value)
     if isinstance(value, (bytes, bytearray)):
         for start, mime_type in IMAGE_STARTS:
