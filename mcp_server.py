@@ -354,8 +354,19 @@ def decode(line):
         problem = str(error)
     return Malformed(None, RpcError(PARSE_ERROR, f"Parse error: {problem}"))
 
+class Kept(dict):
+    """A result that is sent again and again: it keeps its JSON."""
+
+    def __init__(self, result):
+        super().__init__(result)
+        self.json = ENCODER.encode(result)
+
 def encode(message):
     """{"jsonrpc": "2.0", "id": 1, "result": {}} -> the line that goes out."""
+    result = message.get("result")
+    if isinstance(result, Kept):
+        id = ENCODER.encode(message["id"])
+        return f'{{"jsonrpc":"2.0","id":{id},"result":{result.json}}}\n'.encode()
     return ENCODER.encode(message).encode() + b"\n"
 
 # ----------------------------------------------------------------------------------
@@ -2855,8 +2866,12 @@ def ping(session, call):
 
 def page(session, call, kind, entries):
     """One page of a list.  A cursor names the last entry seen, and its place in case
-    that entry is gone."""
+    that entry is gone.  The first page is kept until the server's lists change."""
     cursor, start = call.params.get("cursor", ...), 0
+    kept, key = session.server.kept_lists, (kind, call.client.version)
+    if cursor is ... and key in kept:
+        return kept[key]
+    entries = list(entries)  # not before: what changes now is not in what is kept
     if cursor is not ...:
         try:
             from binascii import a2b_base64
@@ -2873,21 +2888,23 @@ def page(session, call, kind, entries):
     if end < len(entries):
         mark = json.dumps({kind: [end, shown[-1].key]})
         result["nextCursor"] = as_base64(mark.encode())
+    if cursor is ...:
+        result = kept[key] = Kept(result)
     return result
 
 def tools_list(session, call):
-    return page(session, call, "tools", list(session.server.tools.values()))
+    return page(session, call, "tools", session.server.tools.values())
 
 def prompts_list(session, call):
-    return page(session, call, "prompts", list(session.server.prompts.values()))
+    return page(session, call, "prompts", session.server.prompts.values())
 
 def resources_list(session, call):
-    return page(session, call, "resources", [
-        entry for entry in session.server.resources.values() if not entry.is_template])
+    return page(session, call, "resources", (
+        entry for entry in session.server.resources.values() if not entry.is_template))
 
 def resources_templates_list(session, call):
-    return page(session, call, "resourceTemplates", [
-        entry for entry in session.server.resources.values() if entry.is_template])
+    return page(session, call, "resourceTemplates", (
+        entry for entry in session.server.resources.values() if entry.is_template))
 
 def failure_text(session, call, what, error):
     """A sentence for the client; the traceback goes to stderr.  Masked if asked for."""
@@ -3531,6 +3548,7 @@ class Server:
         self.resources = {}          # URI or template -> Resource
         self.prompts = {}            # name -> Prompt
         self.completions = {}        # (name or URI template, argument) -> function
+        self.kept_lists = {}         # (kind, revision) -> the first page of that list
         self._limits = {"max_workers": max_workers, "max_line": max_line}
         self.seal = Seal()
         self._lane = SerialLane()
@@ -3640,6 +3658,7 @@ class Server:
         self._changed(kind)
 
     def _changed(self, kind):
+        self.kept_lists = {}  # a new one: who fills the old one right now does no harm
         for session in list(self._sessions):
             session.changed(kind)
 
