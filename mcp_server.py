@@ -326,7 +326,8 @@ def refuse_constant(name):
 
 DECODER = json.JSONDecoder(parse_constant=refuse_constant)
 # subtle: ASCII output.  A lone surrogate in a tool's text would make UTF-8 fail here.
-ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+# A circular value ends in a RecursionError, so no need to look out for one.
+ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
 
 def decode(line):
     """One line -> one message, or a list of them for a batch, or None for a blank one.
@@ -3231,7 +3232,9 @@ class Session:
 
     def on_request(self, call):
         """Find out which era a request belongs to, and answer it by the rules of that."""
-        meta = call.params.get("_meta", {})
+        meta = call.params.get("_meta")
+        if meta is None and "_meta" not in call.params:
+            return self._legacy_request(call)
         if not isinstance(meta, dict):
             raise RpcError(INVALID_PARAMS, f"_meta: expected an object, got {show(meta)}")
         handshake = call.method == "initialize" and "protocolVersion" in call.params
