@@ -3233,7 +3233,7 @@ class Session:
     def on_request(self, call):
         """Find out which era a request belongs to, and answer it by the rules of that."""
         meta = call.params.get("_meta")
-        if meta is None and "_meta" not in call.params:
+        if meta is None:
             return self._legacy_request(call)
         if not isinstance(meta, dict):
             raise RpcError(INVALID_PARAMS, f"_meta: expected an object, got {show(meta)}")
@@ -3502,6 +3502,7 @@ class CannotServe(Exception):
 def run_process(get_server):
     """Serve this process's stdin and stdout, which are ours before get_server is called."""
     code, all_back, undo, problem = 0, False, stop_on_signals(), None
+    sys.setswitchinterval(TICK)  # a tool that computes holds up the others no longer
     try:
         with StandardIO(restore=False) as io:
             all_back = get_server().converse(io.reader, io.writer, io)
