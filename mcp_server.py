@@ -973,7 +973,8 @@ class Connection:
             if call.stage is not RUNNING:
                 return None
             call.stage = ABANDONED
-        log("error", f"{call.method} id={call.id!r} cannot be stopped: abandoned")
+        log("error", f"{call.method} {call.params.get('name', '')} id={call.id!r} is stuck in "
+            "a C call and cannot be stopped: abandoned.  ctx.sleep and ctx.run can be.")
         if call.serial:
             self._lane.start_thread()
         else:
@@ -1869,8 +1870,10 @@ def plan_fields(kind, rows, about, plan, strict=True):
         schema, load = {}, None
         try:
             if hint is MISSING:
-                raise HintError(f"it has no type hint; write {name}: str (or int, float, "
-                                "bool, list[str], ...)")
+                write = {"ctx": "ctx: Context", "context": "context: Context",
+                         "self": "register(object.method), with an object made first"}
+                raise HintError("it has no type hint; write " + write.get(
+                    name, f"{name}: str (or int, float, bool, list[str], ...)"))
             schema, load = plan(hint)
             if default is None:
                 schema = Nullable(schema)
@@ -2007,8 +2010,9 @@ class Signature:
         try:
             for name, kind, hint, default in parameters_of(fn):
                 if kind == "*" or kind == "**" and infer:
-                    raise HintError(f"parameter {kind}{name}: it does not say what it "
-                                    "takes; write a list or dict, or pass input_schema")
+                    raise HintError(f"parameter {kind}{name}: clients send arguments by "
+                                    "name; write a list or dict, or pass input_schema "
+                                    "(a decorator needs functools.wraps)")
                 if hint is MISSING and type(default) in (str, int, float, bool):
                     hint = type(default)
                 hint = resolve(hint, scope)
@@ -3762,8 +3766,8 @@ def demo():
                     instructions="Try add, then wait, and cancel it.")
 
     @server.register(annotations={"readOnlyHint": True})
-    def add(a: float, b: float) -> float:
-        """Add two numbers."""
+    def add(a: int, b: int) -> int:
+        """Add two integers."""
         return a + b
 
     @server.register
@@ -3796,17 +3800,24 @@ def import_file(path):
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
                  if frame.filename == spec.origin]
         line = error.lineno if isinstance(error, SyntaxError) else (lines or ["?"])[-1]
-        hint = (f"\nInstall it for this Python: {sys.executable} -m pip install {error.name}"
+        hint = (f"\nIf the name is right: {sys.executable} -m pip install {error.name}"
                 if isinstance(error, ModuleNotFoundError) else "")
         raise CannotServe(f"{path}, line {line}: {describe(error)}{hint}") from None
     return module
 
+def split_target(target):
+    """FILE.py or FILE.py:object -> (path, name of the object or "")."""
+    path, colon, name = target.rpartition(":")
+    if not colon or os.path.exists(target):
+        path, name = target, ""
+    if not os.path.isfile(path):
+        raise CannotServe(f"{path}: there is no such file; expected FILE.py or "
+                          "FILE.py:object")
+    return path, name
+
 def load(target):
     """FILE.py or FILE.py:object -> the Server that the file fills, holds, or could be."""
-    path, _, name = target.rpartition(":") if not os.path.exists(target) else (target, "", "")
-    path = path or target
-    if not os.path.isfile(path):
-        raise CannotServe(f"{path}: there is no such file; expected FILE.py or FILE.py:object")
+    path, name = split_target(target)
     default_server.info["name"] = os.path.splitext(os.path.basename(path))[0]
     module = import_file(path)
     own = {key: value for key, value in vars(module).items()
@@ -3829,7 +3840,9 @@ def load(target):
                 default_server.register(value)
             except (TypeError, ValueError) as error:
                 line = value.__code__.co_firstlineno
-                raise CannotServe(f"{path}, line {line}: {error}") from None
+                raise CannotServe(
+                    f"{path}, line {line}: {error}\nIf it is not meant to be a tool, call it "
+                    f"_{key}, or put @register on those that are.") from None
     if not default_server.tools:
         raise CannotServe(f"{path} registers nothing and has no public functions; decorate "
                           "a function with @register")
@@ -3845,18 +3858,27 @@ def show_list(server):
             about = record.entry.get("description", "").partition("\n")[0]
             print(f"{kind[:-1]:9} {record.key}({takes})  {about}")
 
+def find_tool(server, name):
+    if name not in server.tools:
+        raise CannotServe(f"no tool is called {name!r} in {server.info['name']}; there are: "
+                          + ", ".join(server.tools))
+    return server.tools[name]
+
 def call_for_person(server, name, words):
     """--call NAME a=2 b=3, or --call NAME '{"a": 2}' -> whether it went well."""
-    tool = server.tools.get(name)
-    if tool is None:
-        raise CannotServe(f"no tool is called {name!r}; there are: {', '.join(server.tools)}")
-    if len(words) == 1 and words[0].startswith("{"):
-        arguments = json.loads(words[0])
-    else:
-        arguments = dict(word.split("=", 1) for word in words)
-        schema = tool.input_schema.get("properties", {})
-        arguments = {key: coerce(value, schema.get(key, {}), lambda v, s: not validate(v, s))
-                     for key, value in arguments.items()}
+    tool = find_tool(server, name)
+    schema = tool.input_schema.get("properties", {})
+    try:
+        if words[:1] and words[0].startswith("{"):
+            arguments = json.loads(" ".join(words))
+        else:
+            arguments = {key: coerce(value, schema.get(key, {}),
+                                     lambda v, s: not validate(v, s))
+                         for key, value in (word.split("=", 1) for word in words)}
+    except ValueError as error:
+        raise CannotServe(f"--call {name}: cannot read {' '.join(words)!r} ({error}); write "
+                          f"name=value (it takes: {', '.join(schema) or 'nothing'}), or one "
+                          "JSON object") from None
     result = server.call(name, **arguments)
     for number, block in enumerate(result["content"], 1):
         if "data" in block:
@@ -3871,12 +3893,12 @@ def call_for_person(server, name, words):
 
 def client_config(client, target):
     """What to paste or run, so that a client starts this server."""
-    file, _, name = target.rpartition(":") if target and not os.path.exists(target) else (
-        target, "", "")
-    args = [os.path.abspath(__file__)]
+    args, title = [os.path.abspath(__file__)], "demo"
     if target:
-        args.append(os.path.abspath(file) + (f":{name}" if name else ""))
-    title = os.path.splitext(os.path.basename(file or "demo"))[0]
+        path, name = split_target(target)
+        args.append(os.path.abspath(path) + (f":{name}" if name else ""))
+        title = os.path.splitext(os.path.basename(path))[0]
+        title = re.sub(r"[^A-Za-z0-9_-]+", "-", title)
     entry = {"command": sys.executable, "args": args}
     if client == "claude-code":
         import shlex
@@ -3921,10 +3943,8 @@ def main():
         elif options.list:
             show_list(get_server())
         elif options.schema:
-            tool = get_server().tools.get(options.schema)
-            if tool is None:
-                raise CannotServe(f"no tool is called {options.schema!r}; see --list")
-            print(json.dumps(tool.input_schema, indent=2))
+            schema = find_tool(get_server(), options.schema).input_schema
+            print(json.dumps(schema, indent=2))
         elif options.call:
             return 0 if call_for_person(get_server(), options.call[0], options.call[1:]) else 1
         else:

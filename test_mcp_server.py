@@ -1952,9 +1952,11 @@ def refused():
     def bad_default(x: Any = object()): ...
     def nan(x: float = float("nan")): ...
     def recursive(x: Node): ...
+    def context(ctx): ...
     return [(no_hint, "tool 'f': parameter 'x': it has no type hint; write x: str"),
+            (context, "write ctx: Context"), (Adder.method, "with an object made first"),
             (odd_default, "parameter 'x': it has no type hint"),
-            (lambda x: x, "parameter 'x'"), (star, r"parameter \*xs: it does not say"),
+            (lambda x: x, "parameter 'x'"), (star, r"parameter \*xs: clients send arguments by name"),
             (kwargs, "input_schema"),
             (bad_class, "parameter 'x': Thread has no JSON form; write str"),
             (bad_default, "parameter 'x': the default .* is not JSON; use None"),
@@ -3485,7 +3487,11 @@ COMMANDS = [  # (words, exit code, what stands on stdout, or on stderr if it fai
     ("functions.py --call fail", 1, "ValueError: no luck"),
     ("functions.py --call nope", 1, "there are: add, picture, fail"),
     ("functions.py --schema add", 0, '"additionalProperties": false'),
-    ("functions.py --schema nope", 1, "no tool is called 'nope'"),
+    ("functions.py --schema nope", 1, "there are: add, picture, fail"),
+    ("functions.py --call add 5", 1, "write name=value (it takes: a, b)"),
+    ("functions.py --call add {a:5}", 1, "or one JSON object"),
+    ("functon.py --config codex", 1, "functon.py: there is no such file"),
+    ("untyped.py --list", 1, "call it _f"),
     ("missing.py", 1, "missing.py, line 2: ModuleNotFoundError"),
     ("untyped.py", 1, "untyped.py, line 2: tool 'f': parameter 'x': it has no type hint"),
     ("broken.py", 1, "broken.py, line 1: SyntaxError"),
@@ -3493,7 +3499,7 @@ COMMANDS = [  # (words, exit code, what stands on stdout, or on stderr if it fai
     ("empty.py", 1, "decorate a function with @register"),
     ("nowhere.py", 1, "there is no such file"),
     ("--version", 0, mcp_server.__version__),
-    ("--call add a=1 b=2", 0, "3.0"),
+    ("--call add a=1 b=2", 0, "3"),
 ]
 
 
