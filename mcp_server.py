@@ -3503,10 +3503,17 @@ def end_process(code):
 class CannotServe(Exception):
     """There is nothing to serve, and a person must be told why."""
 
+NOTICE = """This is an MCP server, made to be started by a client such as Claude.  It reads
+JSON-RPC messages, one a line; Ctrl-D ends it.  Try this one:
+{"jsonrpc": "2.0", "id": 1, "method": "ping"}
+To see what it offers: python3 mcp_server.py FILE.py --list"""
+
 def run_process(get_server):
     """Serve this process's stdin and stdout, which are ours before get_server is called."""
     code, all_back, undo, problem = 0, False, stop_on_signals(), None
     sys.setswitchinterval(TICK)  # a tool that computes holds up the others no longer
+    if sys.stdin and sys.stdin.isatty():
+        print(NOTICE, file=sys.stderr)
     try:
         with StandardIO(restore=False) as io:
             all_back = get_server().converse(io.reader, io.writer, io)
@@ -3948,10 +3955,6 @@ def main():
         elif options.call:
             return 0 if call_for_person(get_server(), options.call[0], options.call[1:]) else 1
         else:
-            if sys.stdin and sys.stdin.isatty():
-                print("This is an MCP server, made to be started by a client such as Claude. "
-                      "It reads\nJSON-RPC messages, one a line; Ctrl-D ends it. Try this "
-                      'one:\n{"jsonrpc": "2.0", "id": 1, "method": "ping"}', file=sys.stderr)
             run_process(get_server)
     except (CannotServe, RpcError, ValueError) as error:
         print(error, file=sys.stderr)

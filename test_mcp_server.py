@@ -3512,6 +3512,22 @@ def test_the_command_line(words, code, says, tmp_path):
         assert done.stdout == ""  # never a protocol line
 
 
+@posix
+def test_on_a_terminal_it_explains_itself_and_ctrl_d_ends_it(tmp_path):
+    import pty
+    ours, terminal = pty.openpty()
+    process = subprocess.Popen([sys.executable, os.path.join(HERE, "mcp_server.py")],
+                               stdin=terminal, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    os.close(terminal)
+    os.write(ours, b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+    assert parse(process.stdout.readline().rstrip(b"\n"))["result"] == {}
+    os.write(ours, b"\x04")
+    out, errors = process.communicate(timeout=BOUND)
+    assert (process.returncode, out) == (0, b"")
+    assert b"Try this one" in errors and b"Traceback" not in errors
+    os.close(ours)
+
+
 def test_a_file_is_served(tmp_path):
     command_line(tmp_path, "--version")
     for name, tool in (("functions.py", "add"), ("decorated.py", "double")):
