@@ -702,7 +702,7 @@ class Connection:
     on_end()                         nothing more will come
 
     For its owner: start, wait, finish, end.  For handlers: notify, ask, answer_to,
-    cancel, set_alarm, settle.
+    withdraw, cancel, set_alarm, settle.
     """
 
     def __init__(self, reader, writer, on_request, on_notification, on_end, *, lane,
@@ -787,24 +787,31 @@ class Connection:
         line = encode({"jsonrpc": "2.0", "id": question.id, "method": method,
                        "params": params})
         with call.gate:
-            self._writer.write_line(line)
+            if self._in_flight.get(call.key) is call:
+                self._writer.write_line(line)
+            else:  # a thread that has outlived its call
+                question.answered.set()
         return question
 
-    def answer_to(self, question, call, timeout):
+    def answer_to(self, question, call, deadline):
         """Wait for the client's result; raise what it, or the silence, means."""
-        question.answered.wait(timeout)
-        call.wakers.remove(question.answered.set)
-        if self._questions.pop(question.id, None) and not self._ended.is_set():
-            with call.gate:  # it came to nothing: say that we no longer wait
-                self.notify("notifications/cancelled", {"requestId": question.id})
+        question.answered.wait(max(0, deadline - time.monotonic()))
         if call.cancelled:
             raise Cancelled
         if question.error is not None:
             raise question.error
         if question.result is None:
-            why = "is gone" if self._ended.is_set() else f"was silent for {timeout:g} s"
+            why = "is gone" if self._ended.is_set() else "was silent for too long"
             raise ToolError(f"{question.method}: no answer, the client {why}")
         return question.result
+
+    def withdraw(self, question, call):
+        """Stop waiting for an answer; if none has come, tell the client."""
+        if question.answered.set in call.wakers:
+            call.wakers.remove(question.answered.set)
+        if self._questions.pop(question.id, None) and not self._ended.is_set():
+            with call.gate:
+                self.notify("notifications/cancelled", {"requestId": question.id})
 
     def cancel(self, id):
         """The client no longer wants this answer; unknown and finished ids are fine."""
@@ -2171,13 +2178,28 @@ def blocks_of(value):
         return [block_of(item) for item in value]
     return [block_of(value)]
 
-def messages_of(value):
-    """What a prompt returned -> messages: "Hi" -> [{"role": "user", "content": ...}]."""
+BLOCK_TYPES = {"text", "image", "audio", "resource", "resource_link", "tool_use",
+               "tool_result"}
+
+def content_of(value):
+    """The content of a message: a block as it is, anything else made into one."""
+    written = isinstance(value, dict) and value.get("type") in BLOCK_TYPES
+    return value if written else block_of(value)
+
+def messages_of(value, arrays=False):
+    """"Hi" -> [{"role": "user", "content": {"type": "text", "text": "Hi"}}]
+
+    A message with several blocks stays one if `arrays` may be, else becomes several."""
     messages = []
     for item in value if isinstance(value, (list, tuple)) else [value]:
         if not (isinstance(item, dict) and "role" in item):
             item = {"role": "user", "content": item}
-        messages.append({**item, "content": block_of(item["content"])})
+        content = item["content"]
+        if isinstance(content, list) and arrays:
+            messages.append({**item, "content": [content_of(part) for part in content]})
+        else:
+            for part in content if isinstance(content, list) else [content]:
+                messages.append({**item, "content": content_of(part)})
     return messages
 
 def fit_block(block, version):
@@ -2270,18 +2292,18 @@ QUESTIONS = {
         "roots": {"type": "array"}}}),
 }
 
-def missing_capability(method, params, declared):
+def missing_capability(method, params, client):
     """What a client would have to declare for a question, or None if it has."""
-    if method not in QUESTIONS:
-        raise ValueError(f"ask: expected one of {', '.join(QUESTIONS)}, got {method!r}")
     name = QUESTIONS[method][0]
-    has, part = declared.get(name), None
+    has, part, since = client.capabilities.get(name), None, ""
     if name == "elicitation":
         part = params.get("mode", "form")
-        has = has or {"form": {}} if isinstance(has, dict) else has  # {} means that
+        since = V2025_11 if part == "url" else V2025_06
+        if isinstance(has, dict) and "url" not in has:
+            has = {"form": {}, **has}  # which is what {} means
     if name == "sampling" and {"tools", "toolChoice"} & set(params):
         part = "tools"
-    if isinstance(has, dict) and part in (None, *has):
+    if isinstance(has, dict) and part in (None, *has) and client.version >= since:
         return None
     return {name: {} if part in (None, "form") else {part: {}}}
 
@@ -2289,7 +2311,8 @@ def answer_problems(method, params, result):
     """What is wrong with the shape of a client's answer."""
     problems = validate(result, QUESTIONS[method][1], "answer")
     if not problems and result.get("action") == "accept" and "requestedSchema" in params:
-        return validate(result.get("content", {}), params["requestedSchema"], "content")
+        content = result.setdefault("content", {})
+        return validate(content, params["requestedSchema"], "content")
     return problems
 
 def fit_form(schema, version):
@@ -2310,6 +2333,19 @@ def fit_form(schema, version):
             fields[name] = field
     required = [name for name in form.get("required", ()) if name in fields]
     return {**form, "properties": fields, "required": required}
+
+def fit_question(method, params, client):
+    """A question as the client's revision has it -> (method, params)."""
+    if method not in QUESTIONS:
+        raise ValueError(f"ask: expected one of {', '.join(QUESTIONS)}, got {method!r}")
+    params = dict(params)
+    if "requestedSchema" in params:
+        params["requestedSchema"] = fit_form(params["requestedSchema"], client.version)
+        if client.version < V2025_11:
+            params.pop("mode", None)
+    if params.get("mode") == "url" and not client.is_modern:
+        params.setdefault("elicitationId", os.urandom(16).hex())
+    return method, params
 
 def camel(name):
     """system_prompt -> systemPrompt"""
@@ -2437,7 +2473,7 @@ class Context:
                 LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted)):
             self._session.connection.notify(
                 "notifications/message",
-                compact(level=level, logger=logger, data=plain(data)), self._call)
+                {**compact(level=level, logger=logger), "data": plain(data)}, self._call)
 
     def debug(self, data: Any, logger: str | None = None) -> None:
         self.log("debug", data, logger)
@@ -2458,24 +2494,22 @@ class Context:
 
         The schema is an object of plain fields; a dataclass or TypedDict will do.  The
         action may also be "decline" or "cancel", and then there is no content."""
-        form = fit_form(schema if isinstance(schema, dict) else schema_of(schema),
-                        self._call.client.version)
+        form = schema if isinstance(schema, dict) else schema_of(schema)
         params = {"message": message, "requestedSchema": form}
         return self._ask_one("elicitation/create", params, key)
 
     def elicit_url(self, message: str, url: str, key: str | None = None) -> Any:
         """Ask the user to open a web page, for what must not pass through the client."""
         params = {"mode": "url", "message": message, "url": url}
-        if not self._call.client.is_modern:
-            params["elicitationId"] = os.urandom(16).hex()
         return self._ask_one("elicitation/create", params, key)
 
     def sample(self, messages: Any, max_tokens: int = 1000, key: str | None = None,
                **options: Any) -> Any:
         """Have the client's model answer -> {"role", "content", "model", ...}."""
         return self._ask_one("sampling/createMessage", {
-            "messages": messages_of(messages), "maxTokens": max_tokens,
-            **{camel(name): plain(value) for name, value in options.items()}}, key)
+            "messages": messages_of(messages, arrays=True), "maxTokens": max_tokens,
+            **{camel(name): plain(value) for name, value in options.items()
+               if value is not None}}, key)
 
     def list_roots(self, key: str | None = None) -> Any:
         """The folders that the client works in -> [{"uri": "file:///...", ...}]."""
@@ -2483,52 +2517,69 @@ class Context:
 
     def ask(self, questions: dict[str, dict[str, Any]]) -> Any:
         """Ask several things at once: {key: {"method", "params"}} -> {key: result}."""
+        self._call.asked = (*self._call.asked, *questions)  # in the order of asking
         return self._wait(partial(self._ask, questions))
 
     def _ask_one(self, method, params, key, pick=lambda result: result):
         key = key or f"{QUESTIONS[method][0]}-{len(self._call.asked) + 1}"
+        self._call.asked = (*self._call.asked, key)
         question = {key: {"method": method, "params": params}}
         return self._wait(lambda: pick(self._ask(question)[key]))
 
     def _ask(self, questions):
         self.check_cancelled()
-        call, connection = self._call, self._session.connection
-        asked = {key: (question["method"], question.get("params", {}))
+        client = self._call.client
+        asked = {key: fit_question(question["method"], question.get("params", {}), client)
                  for key, question in questions.items()}
         for method, params in asked.values():
-            lacks = missing_capability(method, params, call.client.capabilities)
-            if lacks or not (connection or call.client.is_modern):
-                message = (f"{method}: this client cannot be asked, it has not declared the "
-                           f"capability {json.dumps(lacks)}")
-                raise RpcError(MISSING_CAPABILITY, message, {"requiredCapabilities": lacks}
-                               ) if call.client.is_modern else ToolError(message)
-        call.asked = (*call.asked, *questions)
-        if call.client.is_modern:
-            results = self._replay(questions)
-        else:
-            waiting = {key: connection.ask(*asked[key], call) for key in asked}
-            patience = self._session.server.patience
-            results = {key: connection.answer_to(question, call, patience)
-                       for key, question in waiting.items()}
+            lacks = missing_capability(method, params, client)
+            if lacks or not (self._session.connection or client.is_modern):
+                message = (f"{method}: this client cannot be asked, it has not declared "
+                           f"the capability {json.dumps(lacks)}")
+                raise RpcError(MISSING_CAPABILITY, message, {
+                    "requiredCapabilities": lacks}) if client.is_modern else ToolError(message)
+        results = self._replay(asked) if client.is_modern else self._ask_and_wait(asked)
         for key in asked:
             problems = answer_problems(*asked[key], results[key])
             if problems:
                 message = "\n".join([f"The answer to {key!r} does not fit:", *problems])
-                raise RpcError(INVALID_PARAMS, message) if call.client.is_modern else (
+                raise RpcError(INVALID_PARAMS, message) if client.is_modern else (
                     ToolError(message))
         return results
 
-    def _replay(self, questions):
+    def _ask_and_wait(self, asked):
+        """Send all questions, then collect the answers; what goes wrong withdraws them."""
+        connection, call, results = self._session.connection, self._call, {}
+        deadline = time.monotonic() + self._session.server.patience
+        waiting = {key: connection.ask(*asked[key], call) for key in asked}
+        try:
+            for key, question in waiting.items():
+                results[key] = connection.answer_to(question, call, deadline)
+        finally:
+            for question in waiting.values():
+                connection.withdraw(question, call)
+        return results
+
+    def _replay(self, asked):
         """The answers that came with this request; what is missing ends the run."""
         answers = self._call.answers
-        missing = {key: questions[key] for key in questions if key not in answers}
+        missing = {key: {"method": method, "params": params}
+                   for key, (method, params) in asked.items() if key not in answers}
         if missing:
             raise InputRequired(missing)
-        return {key: answers[key] for key in questions}
+        return {key: dict(answers[key]) for key in asked}
 
     def read_resource(self, uri: str) -> Any:
         """Read a resource of this server -> its contents, as a client would get them."""
-        return self._wait(lambda: self._session.read_resource(self._call, uri))
+        return self._wait(partial(self._read_resource, uri))
+
+    def _read_resource(self, uri):
+        try:
+            return self._session.read_resource(self._call, uri)
+        except RpcError as error:
+            if self._call.method == "tools/call" and error.code != MISSING_CAPABILITY:
+                raise ToolError(error.message) from None  # a tool that fails says so
+            raise
 
 # ----------------------------------------------------------------------------------
 # 13. Records: a function and all that a client may know of it
@@ -2590,6 +2641,10 @@ class Background:
                 return await awaitable
             except (SystemExit, KeyboardInterrupt) as error:  # these would end the loop
                 raise RuntimeError(describe(error)) from error
+            except BaseException as error:  # a question inside a TaskGroup
+                while getattr(error, "exceptions", ()):
+                    error = error.exceptions[0]
+                raise error
 
         with cls.lock:
             if cls.loop is None:
@@ -2665,10 +2720,10 @@ class Tool(Record):
         self.timeout, self.serial, self.coerce = timeout, serial, coerce
         if allow_extra and input_schema is None:
             self.input_schema = {**self.input_schema, "additionalProperties": True}
-        self.output_schema = output_schema or self.signature.returns
+        self.output_schema = self.signature.returns if output_schema is None else output_schema
         if input_schema is not None:
             self.check_input = usable(input_schema, f"{where}: input_schema")
-        self.check_output = self.output_schema and usable(
+        self.check_output = None if self.output_schema is None else usable(
             self.output_schema, f"{where}: output_schema", any_root=True)
         self.entry.update(
             description=description or self.signature.doc or title or name,
@@ -2710,11 +2765,15 @@ def template_pattern(template):
     kinds, pattern, end = {}, "", 0
     for found in VARIABLE.finditer(template):
         kind, names = found.group(1), found.group(2).split(",")
-        if kind == "?" and found.end() == len(template):
+        if kind == "?" and found.end() == len(template) and not kinds.keys() & set(names):
             here = r"(?:\?(?P<query_>[^#]*))?"
         elif kind != "?" and len(names) == 1 and names[0] not in kinds and (
                 found.start() > end or not kinds):  # a text between each two of them
             here = f"(?P<{names[0]}>{'[^?#]+' if kind else '[^/?#]+'})"
+            after = template[found.end():found.end() + 1]
+            if not kind and VARIABLE.search(template, found.end()):
+                # ends where the text behind it begins: {a}-{b} must not take for ever
+                here = f"(?P<{names[0]}>[^/?#{re.escape(after)}]+)"
         else:
             break
         pattern += re.escape(template[end:found.start()]) + here
@@ -2766,11 +2825,11 @@ class Resource(Record):
         raw = found.groupdict()
         query = dict(parse_qsl(raw.pop("query_", None) or "", keep_blank_values=True))
         values = {name: unquote(value) for name, value in raw.items()}
+        values.update((name, query[name]) for name in query if self.kinds.get(name) == "?")
         for name, value in values.items():
             if UNSAFE.search(value) or "/" in (value[:1] if self.kinds[name] else value):
                 return None
-        return {**values, **{name: query[name] for name in query
-                             if self.kinds.get(name) == "?"}}
+        return values
 
     def contents(self, value, uri):
         """What the function returned -> the contents of the result."""
@@ -2882,7 +2941,7 @@ def page(session, call, kind, entries):
             from binascii import a2b_base64
             start, name = json.loads(a2b_base64(cursor.encode("ascii")))[kind]
             names = [entry.key for entry in entries]
-            start = names.index(name) + 1 if name in names else int(start)
+            start = names.index(name) + 1 if name in names else max(int(start) - 1, 0)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError,
                 RecursionError):
             raise RpcError(INVALID_PARAMS, "cursor: expected one from an earlier answer "
@@ -3106,6 +3165,8 @@ LISTEN = {"toolsListChanged": "tools", "promptsListChanged": "prompts",
 
 def subscriptions_listen(session, call):
     """Stays open: what the client wants to hear of is sent under this request's id."""
+    if call.batch is not None:
+        raise RpcError(INVALID_REQUEST, "subscriptions/listen cannot be part of a batch")
     wants, offers = param(call, "notifications", dict), session.server.capabilities()
     honoured = {name: True for name, kind in LISTEN.items()
                 if wants.get(name) is True and kind in offers}
@@ -3116,10 +3177,11 @@ def subscriptions_listen(session, call):
         honoured["resourceSubscriptions"] = uris
     if session.connection is None:
         raise RpcError(METHOD_NOT_FOUND, "subscriptions/listen needs a connection")
-    session.listeners[call.key] = call, honoured  # before the ack: no event is lost
     call.on_cancel(lambda: session.listeners.pop(call.key, None))
-    session.tell(call, "notifications/subscriptions/acknowledged",
-                 {"notifications": honoured})
+    with call.gate:  # nothing else on this stream before the acknowledgement
+        session.listeners[call.key] = call, honoured  # before it: no event is lost
+        session.connection.notify("notifications/subscriptions/acknowledged", {
+            "notifications": honoured, "_meta": {MCP + "subscriptionId": call.id}})
     return UNANSWERED
 
 CACHED = {"server/discover", "tools/list", "prompts/list", "resources/list",
@@ -3273,6 +3335,8 @@ class Session:
                            f"here has it; there are: {', '.join(offers)}")
         call.answers = open_answers(self, call)
         outcome = function(self, call)
+        if call.late and "result" in call.late:
+            call.late = {"result": stamp(self.server, call, call.late["result"])}
         if callable(outcome):
             return partial(answer_modern, self, call, outcome)
         return outcome if outcome is UNANSWERED else stamp(self.server, call, outcome)
@@ -3286,6 +3350,10 @@ class Session:
 
     def on_end(self):
         self.state = SHUTDOWN
+        if self.listeners:  # on a thread: the client may have stopped reading
+            threading.Thread(target=self._close_listeners, daemon=True).start()
+
+    def _close_listeners(self):
         for call, _ in list(self.listeners.values()):
             result = stamp(self.server, call, {"_meta": {MCP + "subscriptionId": call.id}})
             self.connection.settle(call, {"result": result})
@@ -3639,6 +3707,9 @@ class Server:
         """Take a tool, a prompt (by name) or a resource (by URI) away again."""
         for kind in ("tools", "prompts", "resources"):
             if getattr(self, kind).pop(name, None):
+                if kind != "tools":
+                    for key in [key for key in self.completions if key[0] == name]:
+                        del self.completions[key]
                 self._changed(kind)
                 return
         raise ValueError(f"unregister: nothing is called {name!r}; there are: "
@@ -3686,7 +3757,8 @@ class Server:
             offers["resources"] = {"listChanged": True, "subscribe": True}
         if self.prompts:
             offers["prompts"] = {"listChanged": True}
-        if self.prompts or any(entry.is_template for entry in self.resources.values()):
+        if self.prompts or any(
+                entry.is_template for entry in list(self.resources.values())):
             offers["completions"] = {}
         return {**offers, "logging": {}, **compact(extensions=self.extensions)}
 
