@@ -1960,9 +1960,10 @@ def function_behind(fn):
     for attribute in ("__wrapped__", "__func__", "func"):
         if hasattr(fn, attribute):
             return function_behind(getattr(fn, attribute))
-    if not hasattr(fn, "__code__") and not hasattr(type(fn).__call__, "__code__"):
-        raise HintError(f"{fn!r:.80} does not say what it takes; write a def that calls it")
-    return fn if hasattr(fn, "__code__") else type(fn).__call__
+    for plain_function in (fn, type(fn).__call__):
+        if type(plain_function) is type(function_behind):
+            return plain_function
+    raise HintError(f"{fn!r:.80} does not say what it takes; write a def that calls it")
 
 def scope_of(fn):
     """The names that a function sees: its module's, then those of functions around it."""
@@ -3903,13 +3904,14 @@ def load(target):
            if isinstance(value, Server) and value is not default_server}
     if name:
         if not isinstance(getattr(module, name, None), Server):
-            raise CannotServe(f"{path}: {name} is no Server; there are: {', '.join(own)}")
+            raise CannotServe(f"{path}: {name} is no Server; there are: "
+                              + ", ".join(sorted(own)))
         return getattr(module, name)
     if default_server.tools or default_server.resources or default_server.prompts:
         return default_server
     if len(own) > 1:
         raise CannotServe(f"{path} has several servers; pick one: "
-                          + ", ".join(f"{path}:{key}" for key in own))
+                          + ", ".join(f"{path}:{key}" for key in sorted(own)))
     if own:
         return own.popitem()[1]
     for key, value in list(vars(module).items()):
