@@ -3433,9 +3433,10 @@ class StandardIO:
     io.on_gone is called when nobody reads our stdout or our parent process has ended.
     Without `restore`, what is printed afterwards goes to stderr for good."""
 
-    def __init__(self, restore=True):
+    def __init__(self, restore=True, signals=()):
         self.on_gone = lambda: None
         self._restore = restore
+        self._stop_signals = signals  # numbers of those that end us
         self._dropped = 0  # bytes that stderr did not take
 
     def __enter__(self):
@@ -3457,6 +3458,14 @@ class StandardIO:
         for source, standard in ((empty, 0), (self._pipe, 1), (self._pipe, 2)):
             os.dup2(source, standard)
         os.close(empty)
+        self._signals = self._wake = None
+        if self._stop_signals and os.name == "posix":
+            # subtle: the system may hand a signal to any thread, and then the main one
+            # sleeps on.  Its number arrives here, and the carrier wakes the main thread.
+            import signal
+            self._signals, self._wake = os.pipe()
+            os.set_blocking(self._wake, False)
+            signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         self._carrier = threading.Thread(
             target=self._carry, name="mcp-stderr", daemon=True)
         self._carrier.start()
@@ -3464,6 +3473,9 @@ class StandardIO:
         return self
 
     def __exit__(self, *exception):
+        if self._wake is not None:
+            import signal
+            signal.set_wakeup_fd(-1)
         flush_streams()
         os.dup2(self._out if self._restore else self._err, 1)
         os.dup2(self._err, 2)
@@ -3495,11 +3507,16 @@ class StandardIO:
             watch.register(parent, select.POLLIN)
         except (AttributeError, OSError):  # not Linux: look every other second
             parent = None
+        if self._signals is not None:
+            watch.register(self._signals, select.POLLIN)
         while True:
             ready = dict(watch.poll(2000 if parent is None else None))
             if self._printed in ready and not self._carry_some(room.poll):
                 break
-            gone = ready.keys() - {self._printed}
+            if self._signals in ready:
+                if set(os.read(self._signals, 64)) & set(self._stop_signals):
+                    self.on_gone()
+            gone = ready.keys() - {self._printed, self._signals}
             if gone or os.getppid() != self._parent:
                 for descriptor in gone:
                     watch.unregister(descriptor)
@@ -3535,7 +3552,8 @@ class Stopped(BaseException):
 def stop_on_signals():
     """Have SIGINT and SIGTERM raise Stopped in the main thread, a second one exit.
 
-    Handlers that the program has set itself are left alone.  -> what undoes it"""
+    Handlers that the program has set itself are left alone.  -> (what undoes it, their
+    numbers)"""
     import signal
 
     def stop(number, frame):
@@ -3555,7 +3573,7 @@ def stop_on_signals():
             if number and signal.getsignal(number) is usual:
                 mine[number] = usual
                 signal.signal(number, stop)
-    return undo
+    return undo, list(mine)
 
 def end_process(code):
     """Exit without waiting for threads and children that will not end."""
@@ -3579,12 +3597,12 @@ To see what it offers: python3 mcp_server.py FILE.py --list"""
 
 def run_process(get_server):
     """Serve this process's stdin and stdout, which are ours before get_server is called."""
-    code, all_back, undo, problem = 0, False, stop_on_signals(), None
-    sys.setswitchinterval(TICK)  # a tool that computes holds up the others no longer
+    code, all_back, problem = 0, False, None
+    undo, signals = stop_on_signals()
     if sys.stdin and sys.stdin.isatty():
         print(NOTICE, file=sys.stderr)
     try:
-        with StandardIO(restore=False) as io:
+        with StandardIO(restore=False, signals=signals) as io:
             all_back = get_server().converse(io.reader, io.writer, io)
     except Stopped as stopped:
         code = stopped.args[0]
