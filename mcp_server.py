@@ -1960,9 +1960,9 @@ def function_behind(fn):
     for attribute in ("__wrapped__", "__func__", "func"):
         if hasattr(fn, attribute):
             return function_behind(getattr(fn, attribute))
-    for plain_function in (fn, type(fn).__call__):
-        if type(plain_function) is type(function_behind):
-            return plain_function
+    for function in (fn, type(fn).__call__):
+        if getattr(function, "__globals__", None) is not None:  # builtins have none
+            return function
     raise HintError(f"{fn!r:.80} does not say what it takes; write a def that calls it")
 
 def scope_of(fn):
