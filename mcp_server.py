@@ -2044,10 +2044,12 @@ class Signature:
         """The schema of a returned dataclass or TypedDict; others go out as text."""
         try:
             hint = resolve(hint, scope)
-            is_record = hasattr(hint, "__dataclass_fields__") or hasattr(hint, "__total__")
-            return plan_of(hint, scope)[0] if is_record else None
-        except HintError:
-            return None
+            if hasattr(hint, "__total__") or all(
+                    field.init for field in hint.__dataclass_fields__.values()):
+                return plan_of(hint, scope)[0]
+        except (HintError, AttributeError):  # no schema; or neither of the two
+            pass
+        return None
 
     def bind(self, arguments, nulls=(), context=None):
         """{"when": "2026-05-01"} -> ([], {"when": date(2026, 5, 1)})"""

@@ -3949,6 +3949,14 @@ def test_unregistering_takes_completions_along():
         assert result["completion"]["values"] == ["true"]
 
 
+def test_a_returned_dataclass_with_fields_of_its_own_making_goes_out_as_text():
+    def point() -> Point:
+        return Point(1)
+    result = tool_server(point).call("point")
+    assert "structuredContent" not in result
+    assert json.loads(result["content"][0]["text"])["hidden"] == 0
+
+
 def test_an_empty_output_schema_is_one():
     server = Server("test")
     server.register(lambda: [1], name="any", output_schema={})
