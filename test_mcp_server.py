@@ -9,6 +9,7 @@ import dataclasses
 import datetime as dt
 import decimal
 import enum
+import faulthandler
 import functools
 import importlib
 import io
@@ -48,6 +49,14 @@ HELLO = {"protocolVersion": "2025-11-25", "capabilities": {},
 
 
 # ------------------------------------------------------------------------- harness
+
+
+@pytest.fixture(autouse=True)
+def bounded():
+    """No test hangs for ever, whatever it waits for: the run would end and fail."""
+    faulthandler.dump_traceback_later(10 * BOUND, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 def request(id, method, params=None):
@@ -158,10 +167,15 @@ class Wire:
 
 class Peer(Wire):
     """A server object on two pipes and a thread.  Leaving the `with` block closes its
-    input and fails on any message that was not read and any thread that stays."""
+    input and fails on any message that was not read and, when the last one is closed,
+    any thread that stays."""
+
+    count, threads = 0, set()  # Peers that are open, and what ran before the first
 
     def __init__(self, server, **handshake):
-        self._threads = set(threading.enumerate())
+        if not Peer.count:
+            Peer.threads = set(threading.enumerate())
+        Peer.count += 1
         server_in, to_server = os.pipe()
         from_server, server_out = os.pipe()
         super().__init__(to_server, from_server)
@@ -191,12 +205,13 @@ class Peer(Wire):
             assert self.recv() is None, "the server said more than was expected"
         self.thread.join(BOUND)
         os.close(self.from_server)
-        if kind is None:
+        Peer.count -= 1
+        if kind is None and not Peer.count:
             self.no_threads_left()
 
     def no_threads_left(self):
         keep = {"mcp-async", "mcp-serial", "mcp-wait"}  # made once, kept for good
-        for thread in set(threading.enumerate()) - self._threads:
+        for thread in set(threading.enumerate()) - Peer.threads:
             if thread.name not in keep and not thread.name.startswith("asyncio"):
                 thread.join(BOUND)
                 assert not thread.is_alive(), f"{thread} was left behind"
