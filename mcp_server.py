@@ -101,6 +101,7 @@ TICK = 0.001              # seconds a call may keep the thread that reads
 GRACE = 0.2               # seconds a cancelled handler has before it is interrupted
 INTERRUPTS = 3            # how often it is interrupted before it is given up
 DRAIN = 1.0               # seconds at the end of input to answer what was asked
+RELOAD = 0.3              # seconds between two looks at the files of --reload
 HEARTBEAT = 15.0          # seconds between signs of life from a long call
 PATIENCE = 600.0          # seconds that a question waits for the client's user
 STATE_LIFE = 3600.0       # seconds that a request may wait for its user's answers
@@ -121,7 +122,8 @@ def redact(value, room=200):
         return {key: "***" if SECRET_KEY.search(str(key)) and key != "progressToken" else
                 redact(item, room) for key, item in list(value.items())[:50]}
     if isinstance(value, (list, tuple)):
-        return [redact(item, room) for item in value[:20]]
+        more = [f"... ({len(value):,} items)"] if len(value) > 20 else []
+        return [redact(item, room) for item in value[:20]] + more
     if isinstance(value, str) and len(value) > room:
         value = f"{value[:room]}... ({len(value):,} characters)"
     return SECRET_LINE.sub(r"\1***", value) if isinstance(value, str) else value
@@ -130,31 +132,46 @@ class Log:
     """Lines on stderr.  By default only what went wrong; LOG_LEVEL=debug shows all."""
 
     threshold = LOG_LEVELS.index("error")
+    file = None      # of --trace: gets every message of the wire
+    traced = False   # somebody wants to see these
 
-    @classmethod
-    def set_level(cls, level=None):
-        level = (level or os.environ.get("LOG_LEVEL") or "error").strip().lower()
-        cls.threshold = LOG_LEVELS.index(level if level in LOG_LEVELS else "error")
+def clock():
+    """10:55:12.123"""
+    now = time.time()
+    return time.strftime("%H:%M:%S", time.localtime(now)) + f".{int(now % 1 * 1000):03d}"
 
-def debugging():
-    return Log.threshold == 0
-
-def log(level, message, detail=None):
+def log(level, message):
     """One line on stderr, if the level is asked for.  A broken stderr is ignored."""
     if LOG_LEVELS.index(level) < Log.threshold:
         return
     message = SECRET_LINE.sub(r"\1***", message)
-    if detail is not None:
-        try:
-            message += " " + json.dumps(redact(detail), default=repr)
-        except Exception:  # too deep, or keys that JSON has not: the line matters more
-            message += " (cannot be shown)"
-    now = time.time()
-    stamp = time.strftime("%H:%M:%S", time.localtime(now)) + f".{int(now % 1 * 1000):03d}"
     try:
-        print(f"mcp_server {stamp} {level}: {message}", file=sys.stderr, flush=True)
+        print(f"mcp_server {clock()} {level}: {message}", file=sys.stderr, flush=True)
     except Exception:  # closed, full, or whatever user code has put there
         pass
+
+def set_log_level():
+    """Do as the environment says."""
+    level = (os.environ.get("LOG_LEVEL") or "error").strip().lower()
+    Log.threshold = LOG_LEVELS.index(level if level in LOG_LEVELS else "error")
+    Log.traced = Log.threshold == 0 or Log.file is not None
+    if level not in LOG_LEVELS:
+        log("error", f"LOG_LEVEL: expected one of {', '.join(LOG_LEVELS)}, got {level!r}")
+
+def trace(direction, line):
+    """Show a line of the wire: on stderr at level debug, and in the file of --trace.
+
+    2026-05-01T10:55:12.123 in  {"jsonrpc": "2.0", "id": 1, "method": "ping"}"""
+    if not Log.traced or not line:  # the end is no line
+        return
+    line = line.decode("utf-8", "replace").strip()
+    try:
+        shown = json.dumps(redact(json.loads(line)))
+    except (ValueError, RecursionError):  # not JSON
+        shown = json.dumps(redact(line))
+    log("debug", f"{direction:3} {shown}")
+    if Log.file:
+        Log.file.write(f"{time.strftime('%Y-%m-%dT')}{clock()} {direction:3} {shown}\n")
 
 def log_traceback(message):
     """The exception being handled, whole, on stderr: the client only gets a sentence."""
@@ -232,7 +249,10 @@ class LineReader:
             if len(piece) < PIECE or piece.endswith(b"\n"):
                 break
         if size <= self._limit:
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            line = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            trace("in", line)
+            return line
+        trace("in", b"(a line that is too long)")
         raise RpcError(INVALID_REQUEST, f"Message too long: expected at most "
                        f"{self._limit:,} bytes on one line, got {size:,}")
 
@@ -249,6 +269,7 @@ class LineWriter:
         """Write and flush.  When nobody reads any more, say so once and drop it."""
         if self.closed:
             return
+        trace("out", line)
         with self._lock:
             try:
                 self._stream.write(line)
@@ -868,12 +889,10 @@ class Connection:
         if isinstance(message, Request):
             return self._begin(Call(message, batch))
         if isinstance(message, Notification):
-            log("debug", f"<- {message.method}", message.params)
             attempt(partial(self._on_notification, message.method, message.params))
         elif isinstance(message, Response):
             self._settle_question(message)
         elif isinstance(message, Malformed):
-            log("debug", f"<- refused: {message.error.message}")
             self._reply(message.id, batch, {"error": message.error.as_json()})
         return None
 
@@ -889,8 +908,6 @@ class Connection:
         question.answered.set()
 
     def _begin(self, call):
-        if debugging():
-            log("debug", f"<- {call.method} id={call.id!r}", call.params)
         problem = None
         with self._lock:
             if call.key in self._in_flight:
@@ -931,7 +948,7 @@ class Connection:
             if os.getpid() != self._pid:
                 os._exit(0)  # the handler has forked, and this is the child: not ours
             self.settle(call, reply)
-            if debugging():
+            if Log.traced:
                 took = (time.monotonic() - began) * 1000
                 log("debug", f"{call.method} id={call.id!r} took {took:.1f} ms")
         with call.gate:
@@ -943,8 +960,6 @@ class Connection:
     def _reply(self, id, batch, body):
         line = None
         if body is not None:
-            if debugging():
-                log("debug", f"-> id={id!r}", body)
             try:
                 line = encode({"jsonrpc": "2.0", "id": id, **body})
             except Exception as error:  # circular, too deep: still exactly one answer
@@ -1091,7 +1106,7 @@ DIALECTS = ("https://json-schema.org/draft/2020-12/schema",
             "http://json-schema.org/draft-07/schema")
 MAX_PROBLEMS = 20  # in one answer: enough to mend a call by
 MAX_MATCHED = 10_000  # characters given to a pattern: Python's re cannot be stopped
-KINDS = {str: "string", int: "integer", float: "number", bool: "boolean",
+JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean",
          list: "array", dict: "object", type(None): "null"}
 
 class SchemaError(ValueError):
@@ -1112,7 +1127,7 @@ class Problems(list):
 
 def json_type(value):
     """5 -> "integer", 5.0 -> "integer", 5.5 -> "number", True -> "boolean"."""
-    kind = next((KINDS[c] for c in type(value).__mro__ if c in KINDS), "nothing")
+    kind = next((JSON_TYPES[c] for c in type(value).__mro__ if c in JSON_TYPES), "nothing")
     return "integer" if kind == "number" and value.is_integer() else kind
 
 def quote(value):
@@ -1268,7 +1283,7 @@ def children(choose):
     return keyword
 
 def type_(rule, value, at, out, seen, parts):
-    if KINDS.get(type(value)) not in rule and json_type(value) not in rule:
+    if JSON_TYPES.get(type(value)) not in rule and json_type(value) not in rule:
         out.append((at, either(rule.values()), value))
 
 def enum(rule, value, at, out, seen, parts):
@@ -1333,8 +1348,8 @@ def additionalProperties(value, rule, parts, seen):
 def types(names):
     """"number" -> {"integer": "number", "number": "number"}: what fits -> its text."""
     names = [names] if isinstance(names, str) else names
-    if any(name not in KINDS.values() for name in names):
-        raise ValueError(f"expected types among {', '.join(KINDS.values())}")
+    if any(name not in JSON_TYPES.values() for name in names):
+        raise ValueError(f"expected types among {', '.join(JSON_TYPES.values())}")
     texts = {name: name for name in names}
     return {"integer": "number", **texts} if "number" in texts else texts
 
@@ -1355,9 +1370,9 @@ def strings(names):
 
 INT, NUM, REF, ONE, MANY, NAMED = "integer", "number", "ref", "schema", "schemas", "named"
 ARGUMENTS = {NUM: "integer or number", REF: "string", ONE: "object or boolean",
-             MANY: "array", NAMED: "object", "any": " or ".join(KINDS.values())}
+             MANY: "array", NAMED: "object", "any": " or ".join(JSON_TYPES.values())}
 NUMBER, TEXT, ARRAY, OBJECT = (int, float), (str,), (list,), (dict,)
-ANY = (*KINDS, object)  # object: what is no JSON at all
+ANY = (*JSON_TYPES, object)  # object: what is no JSON at all
 KEYWORDS = {  # name: (classes of value, form of argument, function[, what readies it])
     "$ref": (ANY, REF, allOf),
     "$dynamicRef": (ANY, REF, allOf),
@@ -1808,8 +1823,9 @@ def resolve(hint, scope):
             source = without_bars(source)
         return resolve(eval(source, {}, scope), scope)
     except Exception as error:
-        raise HintError(f"the hint {source!r} cannot be read ({describe(error)}); import "
-                        "its names in the module, not under TYPE_CHECKING") from None
+        raise HintError(f"the hint {source!r} cannot be read ({describe(error)}); define or "
+                        "import its names at the top of the module, not inside a function "
+                        "and not under TYPE_CHECKING") from None
 
 DOC_LISTS = [  # Google, NumPy, reST: (the parameters in a docstring, one of them)
     (r"(?m)^(?:Args|Arguments|Parameters|Attributes):\s*\n((?: +.*\n|\n)+)",
@@ -3589,23 +3605,36 @@ def end_process(code):
     finally:
         os._exit(code)
 
+KINDS = ("tools", "resources", "prompts")  # what a server has
+
 class CannotServe(Exception):
     """There is nothing to serve, and a person must be told why."""
 
-NOTICE = """This is an MCP server, made to be started by a client such as Claude.  It reads
-JSON-RPC messages, one a line; Ctrl-D ends it.  Try this one:
-{"jsonrpc": "2.0", "id": 1, "method": "ping"}
-To see what it offers: python3 mcp_server.py FILE.py --list"""
+NOTICE = """{name} is an MCP server, made to be started by a client such as Claude.
+It offers {offers}.
+It reads JSON-RPC messages, one a line, and {end} ends it.  Try this one:
+{{"jsonrpc": "2.0", "id": 1, "method": "ping"}}
+More ways to try it: python3 mcp_server.py --help"""
+
+def notice(server):
+    """What a person is told who starts a server on a terminal."""
+    offers = [f"{len(records)} {kind[:-1]}{'s' * (len(records) != 1)} "
+              f"({', '.join(list(records)[:8])}{', ...' * (len(records) > 8)})"
+              for kind in KINDS for records in [getattr(server, kind)] if records]
+    return NOTICE.format(name=server.info["name"], offers=", ".join(offers) or "nothing",
+                         end="Ctrl-D" if os.name == "posix" else "Ctrl-Z Enter")
 
 def run_process(get_server):
     """Serve this process's stdin and stdout, which are ours before get_server is called."""
     code, all_back, problem = 0, False, None
     undo, signals = stop_on_signals()
-    if sys.stdin and sys.stdin.isatty():
-        print(NOTICE, file=sys.stderr)
+    on_terminal = sys.stdin and sys.stdin.isatty()
     try:
         with StandardIO(restore=False, signals=signals) as io:
-            all_back = get_server().converse(io.reader, io.writer, io)
+            server = get_server()
+            if on_terminal:
+                print(notice(server), file=sys.stderr)
+            all_back = server.converse(io.reader, io.writer, io)
     except Stopped as stopped:
         code = stopped.args[0]
     except CannotServe as error:
@@ -3620,6 +3649,17 @@ def run_process(get_server):
     if code or alive or not all_back:
         end_process(code)
 
+def remind(forgotten):
+    """Tell a person what a script has registered and offers to nobody."""
+    if hasattr(sys, "last_type"):  # it has failed, and that is why
+        return
+    for server in forgotten:
+        names = ", ".join([*server.tools, *server.resources, *server.prompts])
+        print(f"mcp_server: {names[:200]}: registered, but not served.  End the script with "
+              "run() for @register, or server.run() for @server.register; of two servers, "
+              "one can include() the other.", file=sys.stderr)
+    forgotten.clear()
+
 class Server:
     """A set of tools, resources and prompts, and the ways to offer it.
 
@@ -3628,6 +3668,9 @@ class Server:
     To offer it:  run (this process's stdin and stdout), serve (any two streams)
     To try it:    handle (one message), call (one tool)
     """
+
+    loading = False  # a file is read for what it registers: its run() does nothing
+    forgotten = []   # those that the script itself has filled, and not offered so far
 
     def __init__(self, name: str | None = None, version: str = "1.0.0", *,
                  title: str | None = None, description: str | None = None,
@@ -3658,6 +3701,7 @@ class Server:
         self._lane = SerialLane()
         self._sessions = []          # being served right now
         self._own_session = None     # the one that handle() speaks in
+        self._offered = False        # to anybody
 
     # -- filling it
 
@@ -3726,7 +3770,7 @@ class Server:
 
     def unregister(self, name: str) -> None:
         """Take a tool, a prompt (by name) or a resource (by URI) away again."""
-        for kind in ("tools", "prompts", "resources"):
+        for kind in KINDS:
             if getattr(self, kind).pop(name, None):
                 if kind != "tools":
                     for key in [key for key in self.completions if key[0] == name]:
@@ -3739,7 +3783,8 @@ class Server:
     def include(self, other: Server, prefix: str = "") -> None:
         """Offer all that another server has now; tools and prompts with a prefix."""
         import copy
-        for kind in ("tools", "prompts", "resources"):
+        other._offer()
+        for kind in KINDS:
             for record in list(getattr(other, kind).values()):
                 if kind != "resources" and prefix:
                     record = copy.copy(record)
@@ -3763,6 +3808,25 @@ class Server:
                 f"name=, or call unregister({record.key!r}) first")
         records[record.key] = record
         self._changed(kind)
+        by_script = getattr(record.fn, "__module__", "") == "__main__" != __name__
+        if by_script and self not in Server.forgotten and not self._offered:
+            import atexit
+            atexit.register(remind, Server.forgotten)
+            Server.forgotten.append(self)
+
+    def _offer(self):
+        self._offered = True
+        if self in Server.forgotten:
+            Server.forgotten.remove(self)
+
+    def take_over(self, other: Server) -> None:
+        """Serve the clients of another server from now on, and tell them of it."""
+        self._sessions, self.seal = other._sessions, other.seal
+        for session in list(self._sessions):
+            session.server = self
+            for kind in KINDS:
+                if getattr(self, kind) or getattr(other, kind):
+                    session.changed(kind)
 
     def _changed(self, kind):
         self.kept_lists = {}  # a new one: who fills the old one right now does no harm
@@ -3789,11 +3853,13 @@ class Server:
         """One decoded message in, the response or None out, all on this thread."""
         if self._own_session is None:
             self._own_session = Session(self)
+            self._offer()
         return answer(self._own_session, message)
 
     def call(self, tool_name: str, /, **arguments: Any) -> dict[str, Any]:
         """Call a tool as a client would -> the result, with `content` and `isError`."""
         session = Session(self)
+        self._offer()
         reply = {}
         for method, params in (
                 ("initialize", {"protocolVersion": NEWEST_HANDSHAKE, "capabilities": {},
@@ -3820,7 +3886,8 @@ class Server:
         return self.converse(reader, writer)
 
     def converse(self, reader, writer, io=None):
-        Log.set_level()
+        set_log_level()
+        self._offer()
         session = Session(self)
         connection = session.connection = Connection(
             reader, writer, session.on_request, session.on_notification, session.on_end,
@@ -3848,7 +3915,10 @@ class Server:
 
         Returns when everything has ended; else ends the process: after SIGINT (130)
         and SIGTERM (143), and when a handler or a thread of yours would not end."""
-        run_process(lambda: self)
+        if not Server.loading:
+            self._offer()
+            remind(Server.forgotten)
+            run_process(lambda: self)
 
 default_server = Server()
 register = default_server.register
@@ -3861,20 +3931,68 @@ run = default_server.run
 # ----------------------------------------------------------------------------------
 
 def demo():
-    """A small server to try things with."""
-    server = Server("demo", __version__, title="mcp_server.py demo",
-                    instructions="Try add, then wait, and cancel it.")
+    """A server with one example of each thing, none of which can do harm."""
+    server = Server("demo", __version__, title="mcp_server.py demo")
+    meters = {"m": 1.0, "km": 1000.0, "ft": 0.3048, "mile": 1609.344}
 
     @server.register(annotations={"readOnlyHint": True})
-    def add(a: int, b: int) -> int:
-        """Add two integers."""
-        return a + b
+    def convert(length: float, unit: str, to: str = "m") -> float:
+        """Convert a length between m, km, ft and mile."""
+        for name in (unit, to):
+            if name not in meters:
+                raise ToolError(f"expected one of {', '.join(meters)}, got {name!r}")
+        return length * meters[unit] / meters[to]
 
-    @server.register
-    def wait(seconds: float, ctx: Context) -> str:
-        """Wait for some seconds; cancel it to see it stop at once."""
-        ctx.sleep(seconds)
-        return f"waited {seconds:g} s"
+    @server.register(annotations={"readOnlyHint": True})
+    def timer(seconds: float, ctx: Context) -> str:
+        """Wait, report progress, and stop at once when the call is cancelled."""
+        for _ in ctx.track(range(max(1, int(seconds * 10)))):
+            ctx.sleep(min(seconds, 0.1))
+        return f"{seconds:g} seconds are over"
+
+    @server.register(annotations={"readOnlyHint": True})
+    def chart(values: list[float]) -> object:
+        """Draw a bar chart of up to 100 numbers, none below zero."""
+        if not 0 < len(values) <= 100 or min(values) < 0:
+            raise ToolError("values: expected 1 to 100 numbers, 0 or more")
+        import struct
+        import zlib
+        heights, rows = [round(100 * v / (max(values) or 1)) for v in values], b""
+        for y in range(100, 0, -1):  # top down: 0 before each row, one byte for a pixel
+            rows += b"\0" + b"".join((b"\x40" if h >= y else b"\xff") * 6 + b"\xff\xff"
+                                     for h in heights)
+
+        def chunk(name, data):
+            checksum = struct.pack(">I", zlib.crc32(name + data))
+            return struct.pack(">I", len(data)) + name + data + checksum
+        header = struct.pack(">IIBBBBB", 8 * len(values), 100, 8, 0, 0, 0, 0)  # grey
+        return image(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header)
+                     + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+    @server.register(annotations={"readOnlyHint": True})
+    def choose(question: str, options: list[str], ctx: Context) -> str:
+        """Let the user choose one of several options."""
+        answer = ctx.elicit(question, {"type": "object", "required": ["choice"], "properties": {
+            "choice": {"type": "string", "enum": options}}})
+        if answer["action"] != "accept":
+            return "The user did not want to choose."
+        return f"The user chose {answer['content']['choice']}."
+
+    @server.resource("calendar://{year}/{month}")
+    def calendar_page(year: int, month: int) -> str:
+        """The calendar of a month, such as calendar://2026/11."""
+        import calendar
+        return calendar.month(year, month)
+
+    @server.prompt
+    def translate(text: str, language: str) -> str:
+        """Translate a text."""
+        return f"Translate into {language}, and give nothing but the translation:\n\n{text}"
+
+    @server.completion("translate", "language")
+    def languages(typed: str) -> list[str]:
+        known = ["Arabic", "Chinese", "English", "French", "German", "Hindi", "Spanish"]
+        return [name for name in known if name.lower().startswith(typed.lower())]
 
     return server
 
@@ -3889,12 +4007,16 @@ def import_file(path):
     package = type(sys)("served")
     package.__path__ = [folder]
     sys.modules["served"] = package
-    sys.path.insert(0, folder)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     spec = spec_from_file_location(f"served.{os.path.splitext(name)[0]}", path)
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
+        Server.loading = True
         spec.loader.exec_module(module)
+    except Stopped:
+        raise
     except BaseException as error:  # SyntaxError, ImportError, a bad registration, exit()
         import traceback
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
@@ -3903,6 +4025,8 @@ def import_file(path):
         hint = (f"\nIf the name is right: {sys.executable} -m pip install {error.name}"
                 if isinstance(error, ModuleNotFoundError) else "")
         raise CannotServe(f"{path}, line {line}: {describe(error)}{hint}") from None
+    finally:
+        Server.loading = False
     return module
 
 def split_target(target):
@@ -3918,142 +4042,329 @@ def split_target(target):
 def load(target):
     """FILE.py or FILE.py:object -> the Server that the file fills, holds, or could be."""
     path, name = split_target(target)
-    default_server.info["name"] = os.path.splitext(os.path.basename(path))[0]
+    # subtle: `register` and its kin are those of a new server now, each time
+    default = Server(os.path.splitext(os.path.basename(path))[0])
+    globals().update(default_server=default, register=default.register, run=default.run,
+                     resource=default.resource, prompt=default.prompt)
     module = import_file(path)
-    own = {key: value for key, value in vars(module).items()
-           if isinstance(value, Server) and value is not default_server}
+    servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
     if name:
-        if not isinstance(getattr(module, name, None), Server):
+        if name not in servers:
             raise CannotServe(f"{path}: {name} is no Server; there are: "
-                              + ", ".join(sorted(own)))
-        return getattr(module, name)
-    if default_server.tools or default_server.resources or default_server.prompts:
-        return default_server
-    if len(own) > 1:
-        raise CannotServe(f"{path} has several servers; pick one: "
-                          + ", ".join(f"{path}:{key}" for key in sorted(own)))
-    if own:
-        return own.popitem()[1]
+                              + (", ".join(sorted(servers)) or "none"))
+        return servers[name]
+    filled = {key: value for key, value in {"": default, **servers}.items()
+              if any(getattr(value, kind) for kind in KINDS)}
+    if len(filled) > 1:
+        raise CannotServe(
+            f"{path} fills several servers; pick one: "
+            + ", ".join(f"{path}:{key}" for key in sorted(filled) if key)
+            + ("; @register alone fills none of them, write @NAME.register" * ("" in filled)))
+    if filled or servers:
+        return {**servers, **filled}.popitem()[1]
     for key, value in list(vars(module).items()):
         if not key.startswith("_") and type(value) is type(load) and (
                 value.__module__ == module.__name__):
             try:
-                default_server.register(value)
+                default.register(value)
             except (TypeError, ValueError) as error:
                 line = value.__code__.co_firstlineno
                 raise CannotServe(
                     f"{path}, line {line}: {error}\nIf it is not meant to be a tool, call it "
                     f"_{key}, or put @register on those that are.") from None
-    if not default_server.tools:
+    if not default.tools:
         raise CannotServe(f"{path} registers nothing and has no public functions; decorate "
                           "a function with @register")
-    return default_server
+    return default
 
-def show_list(server):
+# --reload
+
+def files_of(folder):
+    """{name: file} of the modules that come from a folder: FILE and its neighbours."""
+    files = {name: getattr(module, "__file__", None) or ""
+             for name, module in list(sys.modules.items())}
+    return {name: file for name, file in files.items() if file != __file__ and
+            file.startswith(folder + os.sep) and "-packages" not in file}
+
+def reload_on_change(target, server, get_server):
+    """Whenever FILE or a neighbour that it imports has changed, serve what it is now.
+
+    Calls in flight end with the old code; a file that fails leaves everything as it is."""
+    folder, known = os.path.dirname(os.path.abspath(split_target(target)[0])), {}
+
+    def changed():
+        found = False
+        for file in files_of(folder).values():
+            try:
+                stamp = os.stat(file).st_mtime_ns
+            except OSError:  # an editor is about to put the new one there
+                continue
+            found = found or known.setdefault(file, stamp) != stamp
+            known[file] = stamp
+        return found
+    while True:
+        if changed():
+            old = {name: sys.modules.pop(name) for name in files_of(folder)}
+            try:
+                fresh = get_server()
+                fresh.take_over(server)
+                server = fresh
+                log("notice", f"{target} was loaded again")
+            except CannotServe as error:
+                sys.modules.update(old)
+                log("error", f"not loaded again, the old tools stay: {error}")
+        time.sleep(RELOAD)
+
+# Trying a server without a client
+
+class Visitor:
+    """A client in a few lines: speaks with a server over two pipes, in either era.
+
+    Progress and log messages go to stderr, questions to the person at the terminal."""
+
+    def __init__(self, server, version):
+        self._last_id, self._bar = 0, ""
+        (server_in, to_server), (from_server, server_out) = os.pipe(), os.pipe()
+        self._writer, self._reader = os.fdopen(to_server, "wb"), os.fdopen(from_server, "rb")
+        streams = os.fdopen(server_in, "rb"), os.fdopen(server_out, "wb")
+        self._thread = threading.Thread(target=server.serve, args=streams, daemon=True)
+        self._thread.start()
+        who, can = {"name": "mcp_server.py", "version": __version__}, {"elicitation": {}}
+        if version == MODERN:
+            self._meta = {MCP + "protocolVersion": version, MCP + "clientInfo": who,
+                          MCP + "clientCapabilities": can, MCP + "logLevel": "info"}
+            self.offers = self.ask("server/discover")["capabilities"]
+        else:
+            self._meta = {}
+            self.offers = self.ask("initialize", protocolVersion=version, clientInfo=who,
+                                   capabilities=can)["capabilities"]
+            self._send(method="notifications/initialized")
+
+    def close(self):
+        self._writer.close()
+        self._thread.join(2 * DRAIN)
+
+    def _send(self, **message):
+        self._writer.write(encode({"jsonrpc": "2.0", **message}))
+        self._writer.flush()
+
+    def ask(self, method, **params):
+        """The result of a request; what comes before it is shown or answered."""
+        self._last_id += 1
+        meta = {"_meta": {**self._meta, "progressToken": self._last_id}}
+        self._send(id=self._last_id, method=method, params={**params, **meta})
+        while True:
+            message = json.loads(self._reader.readline())
+            about = message.get("params", {})
+            if message.get("method") == "notifications/progress":
+                self._show_progress(**about)
+            elif message.get("method") == "notifications/message":
+                print(f"{about['level']}: {about['data']}", file=sys.stderr)
+            elif message.get("method") == "elicitation/create":
+                self._send(id=message["id"], result=self._fill_in(**about))
+            elif message.get("id") == self._last_id:
+                break
+        if self._bar:
+            print("\r" + " " * len(self._bar), end="\r", file=sys.stderr)
+        if "error" in message:
+            raise RpcError(**message["error"])
+        result = message["result"]
+        if result.get("resultType") != "input_required":
+            return result
+        answers = {key: self._fill_in(**question["params"])
+                   for key, question in result["inputRequests"].items()}
+        params.update(inputResponses=answers, requestState=result["requestState"])
+        return self.ask(method, **params)
+
+    def ask_all(self, method, key, **cursor):
+        """All entries of a list, page by page; none where there is no such list."""
+        if method.partition("/")[0] not in self.offers:
+            return []
+        result = self.ask(method, **cursor)
+        if "nextCursor" not in result:
+            return result[key]
+        return result[key] + self.ask_all(method, key, cursor=result["nextCursor"])
+
+    def _show_progress(self, progress, total=None, message="", **_):
+        if sys.stderr.isatty():
+            share = progress / total if total else 0
+            bar = f"[{'#' * round(30 * share):30}] {share:4.0%}" if total else f"{progress:g}"
+            self._bar = f"{bar} {message}"[:78].ljust(len(self._bar))
+            print("\r" + self._bar, end="", file=sys.stderr, flush=True)
+
+    def _fill_in(self, message, requestedSchema, **_):
+        content = {}
+        print(message, file=sys.stderr)
+        for name, field in requestedSchema["properties"].items():
+            kind = "/".join(map(str, field.get("enum", [field.get("type", "text")])))
+            print(f"  {name} ({kind}): ", end="", file=sys.stderr, flush=True)
+            typed = sys.stdin.readline()
+            if not typed:  # Ctrl-D
+                return {"action": "cancel"}
+            if typed.strip():
+                content[name] = coerce(typed.strip(), field, lambda v, s: not validate(v, s))
+        return {"action": "accept", "content": content}
+
+def headline(entry):
+    """How a tool or a prompt is called: add(a, [b]).  Of a resource: its URI."""
+    uri = entry.get("uri") or entry.get("uriTemplate")
+    if uri:
+        return uri
+    schema = entry.get("inputSchema", {})
+    takes = {name: name in schema.get("required", ()) for name in schema.get("properties", {})}
+    takes.update((a["name"], a["required"]) for a in entry.get("arguments", ()))
+    names = [name if needed else f"[{name}]" for name, needed in takes.items()]
+    return f"{entry['name']}({', '.join(names)})"
+
+def show_list(visitor):
     """A table for people of all that a server offers."""
-    for kind in ("tools", "resources", "prompts"):
-        for record in getattr(server, kind).values():
-            takes = ", ".join(
-                name if name in record.input_schema.get("required", ()) else f"[{name}]"
-                for name in record.input_schema.get("properties", {}))
-            about = record.entry.get("description", "").partition("\n")[0]
-            print(f"{kind[:-1]:9} {record.key}({takes})  {about}")
+    rows = [(kind, headline(entry), entry.get("description", "").partition("\n")[0])
+            for kind, method, key in (
+                ("tool", "tools/list", "tools"),
+                ("resource", "resources/list", "resources"),
+                ("resource", "resources/templates/list", "resourceTemplates"),
+                ("prompt", "prompts/list", "prompts"))
+            for entry in visitor.ask_all(method, key)]
+    width = min(40, max((len(head) for _, head, _ in rows), default=0))
+    for kind, head, about in rows:
+        print(f"{kind:9} {head:{width}}  {about}".rstrip())
 
-def find_tool(server, name):
-    if name not in server.tools:
-        raise CannotServe(f"no tool is called {name!r} in {server.info['name']}; there are: "
-                          + ", ".join(server.tools))
-    return server.tools[name]
+def find_tool(visitor, name):
+    tools = {tool["name"]: tool for tool in visitor.ask_all("tools/list", "tools")}
+    if name not in tools:
+        raise CannotServe(f"no tool is called {name!r}; there are: {', '.join(tools)}")
+    return tools[name]["inputSchema"]
 
-def call_for_person(server, name, words):
-    """--call NAME a=2 b=3, or --call NAME '{"a": 2}' -> whether it went well."""
-    tool = find_tool(server, name)
-    schema = tool.input_schema.get("properties", {})
+def arguments_of(words, schema):
+    """["a=2", "b=x"] or ['{"a": 2, "b": "x"}'] -> {"a": 2, "b": "x"}"""
+    fields = schema.get("properties", {})
     try:
         if words[:1] and words[0].startswith("{"):
-            arguments = json.loads(" ".join(words))
-        else:
-            arguments = {key: coerce(value, schema.get(key, {}),
-                                     lambda v, s: not validate(v, s))
-                         for key, value in (word.split("=", 1) for word in words)}
+            return json.loads(" ".join(words))
+        return {key: coerce(value, fields.get(key, {}), lambda v, s: not validate(v, s))
+                for key, value in (word.split("=", 1) for word in words)}
     except ValueError as error:
-        raise CannotServe(f"--call {name}: cannot read {' '.join(words)!r} ({error}); write "
-                          f"name=value (it takes: {', '.join(schema) or 'nothing'}), or one "
+        raise CannotServe(f"--call: cannot read {' '.join(words)!r} ({error}); write "
+                          f"name=value (it takes: {', '.join(fields) or 'nothing'}), or one "
                           "JSON object") from None
-    result = server.call(name, **arguments)
-    for number, block in enumerate(result["content"], 1):
+
+def save(name, block):
+    """Write a picture or a sound to a new file -> its name."""
+    from binascii import a2b_base64
+    from mimetypes import guess_extension
+    number, ending = 1, guess_extension(block["mimeType"]) or ".bin"
+    while os.path.exists(f"{name}-{number}{ending}"):
+        number += 1
+    with open(f"{name}-{number}{ending}", "xb") as file:
+        file.write(a2b_base64(block["data"]))
+    return file.name
+
+def call_tool(visitor, name, words):
+    """--call NAME a=2 b=3, or --call NAME '{"a": 2}' -> whether it went well."""
+    arguments = arguments_of(words, find_tool(visitor, name))
+    result = visitor.ask("tools/call", name=name, arguments=arguments)
+    for block in result["content"]:
         if "data" in block:
-            from binascii import a2b_base64
-            file = f"{name}-{number}.{block['mimeType'].rpartition('/')[2]}"
-            with open(file, "wb") as out:
-                out.write(a2b_base64(block["data"]))
-            print(f"wrote {file}")
+            print(f"wrote {save(name, block)}")
         else:
             print(block.get("text") or json.dumps(block, indent=2, ensure_ascii=False))
     return not result.get("isError")
 
-def client_config(client, target):
+def client_config(client, server, target):
     """What to paste or run, so that a client starts this server."""
-    args, title = [os.path.abspath(__file__)], "demo"
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", server.info["name"])
+    command = [sys.executable, os.path.abspath(__file__)]
     if target:
-        path, name = split_target(target)
-        args.append(os.path.abspath(path) + (f":{name}" if name else ""))
-        title = os.path.splitext(os.path.basename(path))[0]
-        title = re.sub(r"[^A-Za-z0-9_-]+", "-", title)
-    entry = {"command": sys.executable, "args": args}
+        path, name_inside = split_target(target)
+        command.append(os.path.abspath(path) + (f":{name_inside}" if name_inside else ""))
+    entry = {"command": command[0], "args": command[1:]}
     if client == "claude-code":
-        import shlex
-        return f"claude mcp add {title} -- {shlex.join([sys.executable, *args])}"
+        if os.name == "posix":
+            from shlex import join
+        else:
+            from subprocess import list2cmdline as join
+        return f"claude mcp add {name} -- {join(command)}"
     if client == "codex":  # ~/.codex/config.toml; a JSON string is a TOML string
-        return (f"[mcp_servers.{title}]\ncommand = {json.dumps(sys.executable)}\n"
-                f"args = {json.dumps(args)}")
+        return (f"[mcp_servers.{name}]\ncommand = {json.dumps(entry['command'])}\n"
+                f"args = {json.dumps(entry['args'])}")
     if client == "vscode":  # .vscode/mcp.json
-        return json.dumps({"servers": {title: {"type": "stdio", **entry}}}, indent=2)
-    return json.dumps({"mcpServers": {title: entry}}, indent=2)
+        return json.dumps({"servers": {name: {"type": "stdio", **entry}}}, indent=2)
+    return json.dumps({"mcpServers": {name: entry}}, indent=2)
+
+def read_options():
+    import argparse
+    parser = argparse.ArgumentParser(
+        prog="mcp_server.py", description="Serve a Python file to AI clients over MCP.")
+    add = parser.add_argument
+    add("file", nargs="?", metavar="FILE.py[:object]",
+        help="what it registers, or its public functions; none: a demo")
+    add("--list", action="store_true", help="show what it offers")
+    add("--schema", metavar="NAME", help="show the schema of a tool")
+    add("--call", nargs="+", metavar="NAME", action="extend",
+        help="call a tool: NAME a=2 b=3, or NAME '{\"a\": 2}'")
+    add("--protocol", choices=PROTOCOL_VERSIONS, default=NEWEST_HANDSHAKE, metavar="DATE",
+        help="the revision that these three speak: " + ", ".join(PROTOCOL_VERSIONS))
+    add("--config", choices=("claude", "claude-code", "cursor", "vscode", "codex"),
+        help="show what to paste or run there")
+    add("--reload", action="store_true", help="load FILE.py again when it changes")
+    add("--trace", metavar="FILE", help="write every message to a file")
+    add("--log-level", choices=LOG_LEVELS, help="what to show on stderr")
+    add("--timeout", type=float, help="seconds a tool may take")
+    add("--version", action="version", version=__version__)
+    options = parser.parse_args()
+    if not options.file and (options.reload or any(
+            word.endswith(".py") for word in options.call or ())):
+        parser.error("FILE.py comes first: mcp_server.py FILE.py --call NAME a=2")
+    return options
 
 def main():
     """python mcp_server.py [FILE.py] ...: see --help."""
-    import argparse
+    from contextlib import redirect_stdout
     sys.modules.setdefault("mcp_server", sys.modules[__name__])  # FILE imports this one
-    parser = argparse.ArgumentParser(
-        prog="mcp_server.py", description="Serve a Python file to AI clients over MCP.")
-    parser.add_argument("file", nargs="?", metavar="FILE.py[:object]",
-                        help="what it registers, or its public functions; none: a demo")
-    parser.add_argument("--list", action="store_true", help="show what it offers")
-    parser.add_argument("--schema", metavar="NAME", help="show the schema of a tool")
-    parser.add_argument("--call", nargs="+", metavar="NAME", action="extend",
-                        help="call a tool: NAME a=2 b=3, or NAME '{\"a\": 2}'")
-    parser.add_argument("--config", choices=(
-        "claude", "claude-code", "cursor", "vscode", "codex"), help="how to add it there")
-    parser.add_argument("--log-level", choices=LOG_LEVELS, help="what to show on stderr")
-    parser.add_argument("--timeout", type=float, help="seconds a tool may take")
-    parser.add_argument("--version", action="version", version=__version__)
-    options = parser.parse_args()
-    if options.log_level:
-        os.environ["LOG_LEVEL"] = options.log_level
+    options = read_options()
 
     def get_server():
-        server = load(options.file) if options.file else demo()
-        if options.timeout:
-            server.timeout = options.timeout
+        with redirect_stdout(sys.stderr):  # what FILE prints
+            server = load(options.file) if options.file else demo()
+        server.timeout = options.timeout or server.timeout
         return server
 
+    def get_server_and_watch():
+        server = get_server()
+        if options.reload:
+            sys.dont_write_bytecode = True  # what was compiled a moment ago may be stale
+            threading.Thread(target=reload_on_change, daemon=True, name="mcp-reload",
+                             args=(options.file, server, get_server)).start()
+        return server
+
+    visitor = None
     try:
+        if options.log_level:
+            os.environ["LOG_LEVEL"] = options.log_level
+        if options.trace:
+            Log.file = open(options.trace, "a", 1, encoding="utf-8")
         if options.config:
-            print(client_config(options.config, options.file))
-        elif options.list:
-            show_list(get_server())
+            print(client_config(options.config, get_server(), options.file))
+            return 0
+        if not (options.list or options.schema or options.call):
+            run_process(get_server_and_watch)
+            return 0
+        visitor = Visitor(get_server(), options.protocol)
+        if options.list:
+            show_list(visitor)
         elif options.schema:
-            schema = find_tool(get_server(), options.schema).input_schema
-            print(json.dumps(schema, indent=2))
-        elif options.call:
-            return 0 if call_for_person(get_server(), options.call[0], options.call[1:]) else 1
-        else:
-            run_process(get_server)
-    except (CannotServe, RpcError, ValueError) as error:
+            print(json.dumps(find_tool(visitor, options.schema), indent=2))
+        elif not call_tool(visitor, options.call[0], options.call[1:]):
+            return 1
+        return 0
+    except (CannotServe, RpcError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
-    return 0
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        if visitor:
+            visitor.close()
 
 if __name__ == "__main__":
     raise SystemExit(main())

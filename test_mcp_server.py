@@ -1140,7 +1140,7 @@ def test_log_level_debug_shows_what_happens_and_hides_secrets():
     assert "n" * 1000 not in errors and "5,000 characters" in errors
     assert re.search(r"tools/call id=1 took [\d.]+ ms", errors)
     assert "arguments.user: expected string, got integer 5" in errors
-    assert len(re.findall(r"-> id=", errors)) >= 3
+    assert errors.count(": in  {") == 4 and errors.count(": out {") == 3
 
 
 # ---------------------------------------------------------------------- lifecycle
@@ -3477,6 +3477,48 @@ FILES = {
         def only() -> str:
             "Only here."
             return "second"
+        second.run()  # does nothing: it is being loaded
+        """,
+    "several.py": """
+        from mcp_server import Server, register
+        first, second = Server("first"), Server("second")
+        def one() -> str:
+            "One."
+        for server in (first, second):
+            server.register(one)
+        """,
+    "mixed.py": """
+        from mcp_server import Server, register, run
+        server = Server("mine")
+        @register
+        def one() -> str:
+            "One."
+            return "one"
+        @server.register
+        def two() -> str:
+            "Two."
+            return "two"
+        run()
+        """,
+    "forgetful.py": """
+        from mcp_server import register
+        @register
+        def one() -> str:
+            "One."
+            return "one"
+        """,
+    "paged.py": """
+        from mcp_server import Context, Server
+        server = Server("paged", page_size=1)
+        for name in "abc":
+            server.register(lambda: 1, name=name)
+        @server.register(meta={})
+        def ask(ctx: Context) -> str:
+            "Asks."
+            ctx.info("hello there")
+            answer = ctx.elicit("How many?", {"type": "object", "properties": {
+                "count": {"type": "integer"}, "note": {"type": "string"}}})
+            return f"{answer} in {ctx.protocol_version}"
         """,
     "missing.py": "\nimport no_such_module",
     "untyped.py": "\ndef f(x): pass",
@@ -3486,19 +3528,26 @@ FILES = {
 }
 
 
-def command_line(folder, *words, **options):
+def command_line(folder, *words, typed="", program=os.path.join(HERE, "mcp_server.py")):
     for name, code in FILES.items():
         (folder / name).write_text(textwrap.dedent(code))
-    return subprocess.run(
-        [sys.executable, os.path.join(HERE, "mcp_server.py"), *words], cwd=folder,
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BOUND, **options)
+    return subprocess.run([sys.executable, program, *words], cwd=folder, input=typed,
+                          env={**os.environ, "PYTHONPATH": HERE}, text=True,
+                          capture_output=True, timeout=BOUND)
 
 
 COMMANDS = [  # (words, exit code, what stands on stdout, or on stderr if it failed)
     ("functions.py --list", 0, "tool      add(a, [b])  Add two numbers."),
     ("decorated.py --list", 0, "tool      double(x)  Double it."),
     ("own.py:second --list", 0, "tool      only()  Only here."),
-    ("own.py --list", 1, "pick one: own.py:first, own.py:second"),
+    ("own.py --list", 0, "tool      only()  Only here."),
+    ("several.py --list", 1, "pick one: several.py:first, several.py:second"),
+    ("mixed.py --list", 1, "pick one: mixed.py:server; @register alone fills none"),
+    ("mixed.py:server --call two", 0, "two"),
+    ("paged.py --list", 0, "tool      c()    c\ntool      ask()  Asks."),
+    ("paged.py --list --protocol 2024-11-05", 0, "tool      c()    c\ntool      ask()  Asks."),
+    ("paged.py --list --protocol 2026-07-28", 0, "tool      c()    c\ntool      ask()  Asks."),
+    ("paged.py --call ask", 0, "{'action': 'cancel'} in 2025-11-25\ninfo: hello there"),
     ("own.py:third --list", 1, "third is no Server; there are: first, second"),
     ("functions.py --call add a=5", 0, "7"),
     ("functions.py --call add a=5 b=x", 1, 'arguments.b: expected integer, got string "x"'),
@@ -3518,7 +3567,11 @@ COMMANDS = [  # (words, exit code, what stands on stdout, or on stderr if it fai
     ("empty.py", 1, "decorate a function with @register"),
     ("nowhere.py", 1, "there is no such file"),
     ("--version", 0, mcp_server.__version__),
-    ("--call add a=1 b=2", 0, "3"),
+    ("--call convert length=1 unit=km", 0, "1000.0"),
+    ("--call convert length=1 unit=px", 1, "expected one of m, km, ft, mile, got 'px'"),
+    ("--call convert length=1 unit=m paged.py", 2, "FILE.py comes first"),
+    ("--reload", 2, "FILE.py comes first"),
+    ("--trace no/such/folder", 1, "No such file or directory"),
 ]
 
 
@@ -3529,6 +3582,164 @@ def test_the_command_line(words, code, says, tmp_path):
     assert says in done.stdout + done.stderr and "Traceback (most" not in done.stdout
     if code and "--" not in words:
         assert done.stdout == ""  # never a protocol line
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+def test_a_question_is_put_to_the_person(version, tmp_path):
+    done = command_line(tmp_path, "paged.py", "--call", "ask", "--protocol", version,
+                        typed="5\n\n")
+    assert done.stdout == f"{{'action': 'accept', 'content': {{'count': 5}}}} in {version}\n"
+    assert "How many?\n  count (integer):   note (string): " in done.stderr
+    done = command_line(tmp_path, "paged.py", "--call", "ask", "--protocol", version,
+                        typed="five\nx\n")
+    assert done.returncode == 1
+    assert 'content.count: expected integer, got string "five"' in done.stdout + done.stderr
+
+
+def test_pictures_are_not_written_over(tmp_path):
+    for number in (1, 2):
+        done = command_line(tmp_path, "--call", "chart", "values=[1, 2.5, 0]")
+        assert done.stdout == f"wrote chart-{number}.png\n"
+    assert (tmp_path / "chart-1.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.mark.parametrize("program, missing", [("forgetful.py", "one"), ("mixed.py", "two")])
+def test_what_is_registered_but_never_served_is_told(program, missing, tmp_path):
+    done = command_line(tmp_path, program=program)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert f"mcp_server: {missing}: registered, but not served" in done.stderr
+
+
+def start(*words, **options):
+    """`python mcp_server.py ...` as a process to speak with."""
+    return Process(None, args=[os.path.join(HERE, "mcp_server.py"), *words], **options)
+
+
+def changing(folder, code):
+    """Write a file anew, at once, with a time stamp that no other version had."""
+    (folder / "new").write_text(textwrap.dedent(code))
+    os.utime(folder / "new", ns=(time.time_ns(),) * 2)
+    os.replace(folder / "new", folder / "served.py")
+
+
+CHANGING = """
+    import threading, time
+    from mcp_server import Context, register, resource
+    from neighbour import answer
+    @register
+    def wait(ctx: Context) -> str:
+        ctx.info("waiting")
+        ctx.elicit("Go on?", {"type": "object", "properties": {}})
+        return "%s"
+    @register
+    def %s() -> str:
+        return answer
+    """
+
+
+def test_a_changed_file_is_served_anew(tmp_path):
+    neighbour = tmp_path / "neighbour.py"
+    neighbour.write_text("answer = 'first'")
+    changing(tmp_path, CHANGING % ("old", "before"))
+    with start(str(tmp_path / "served.py"), "--reload", shake=False) as peer:
+        peer.handshake(elicitation={})
+        assert tool_names(peer) == ["wait", "before"]
+        peer.send(call(1, "wait"))
+        assert peer.recv()["params"]["data"] == "waiting"
+        question = peer.recv()
+        peer.send(listen("L", toolsListChanged=True))
+        assert peer.recv()["method"] == "notifications/subscriptions/acknowledged"
+
+        changing(tmp_path, CHANGING % ("new", "after"))
+        news = [peer.recv(), peer.recv()]  # one for each era
+        assert [note["method"] for note in news] == ["notifications/tools/list_changed"] * 2
+        assert [note.get("params") for note in news] == [
+            None, {"_meta": {"io.modelcontextprotocol/subscriptionId": "L"}}]
+        assert tool_names(peer) == ["wait", "after"]
+        assert peer.error(call(2, "before"))["code"] == -32602
+        peer.send(respond(question, {"action": "accept", "content": {}}))
+        assert peer.recv()["result"]["content"][0]["text"] == "old"  # begun before
+
+        changing(tmp_path, "def broken(:")
+        assert "the old tools stay" in peer.process.stderr.readline().decode()
+        assert tool_names(peer) == ["wait", "after"]
+
+        neighbour.write_text("answer = 'second'")
+        os.utime(neighbour, ns=(time.time_ns(),) * 2)
+        assert "the old tools stay" in peer.process.stderr.readline().decode()
+        changing(tmp_path, CHANGING % ("new", "last"))
+        assert [peer.recv()["method"] for _ in "12"] == [
+            "notifications/tools/list_changed"] * 2
+        assert peer.text(call(3, "last")) == "second"
+        peer.close()
+        assert peer.process.wait(BOUND) == 0
+
+
+def test_a_trace_shows_every_message(tmp_path):
+    file = tmp_path / "trace.txt"
+    with start("--trace", str(file)) as peer:
+        peer.send(b"oops\n")
+        peer.recv()
+        peer.text(call(2, "convert", length=1, unit="m"))
+        peer.error(call(3, "nope", password="hunter2", long="x" * 5000, many=[1] * 50))
+        assert peer.end() == (0, [], "")
+    lines = [line.split(None, 2) for line in file.read_text().splitlines()]
+    assert [direction for _, direction, _ in lines] == [
+        "in", "out", "in", "in", "out", "in", "out", "in", "out"]
+    assert all(dt.datetime.fromisoformat(moment) for moment, _, _ in lines)
+    messages = [json.loads(message) for _, _, message in lines]
+    assert messages[3] == "oops" and messages[4]["error"]["code"] == -32700
+    assert messages[7]["params"]["arguments"] == {
+        "password": "***", "long": "x" * 200 + "... (5,000 characters)",
+        "many": [1] * 20 + ["... (50 items)"]}
+
+
+def test_the_demo_shows_each_feature():
+    with start(shake=False) as peer:
+        peer.handshake(elicitation={})
+        assert peer.text(call(1, "convert", length=2, unit="mile", to="km")) == "3.218688"
+        assert "expected number" in peer.text(call(2, "convert", length="2", unit="m"))
+        picture = peer.result(call(3, "chart", values=[3, 1, 2]))["content"][0]
+        assert picture["mimeType"] == "image/png"
+        assert "expected 1 to 100" in peer.text(call(4, "chart", values=[]))
+        peer.send(call(5, "choose", question="Tea?", options=["yes", "no"]))
+        question = peer.recv()
+        assert question["params"]["requestedSchema"]["properties"]["choice"]["enum"] == [
+            "yes", "no"]
+        peer.send(respond(question, {"action": "accept", "content": {"choice": "no"}}))
+        assert peer.recv()["result"]["content"][0]["text"] == "The user chose no."
+        page = peer.result(read("calendar://2026/11"))["contents"][0]["text"]
+        assert "November 2026" in page
+        assert peer.error(read("calendar://2026/13"))["code"] == -32603
+        peer.send(with_token(call(6, "timer", seconds=1000), "t"))
+        assert peer.recv()["params"]["progressToken"] == "t"
+        peer.send(cancel(6), request(7, "completion/complete", {
+            "ref": {"type": "ref/prompt", "name": "translate"},
+            "argument": {"name": "language", "value": "g"}}))
+        while True:  # more progress may be on its way
+            reply = peer.recv()
+            if reply.get("id") == 7:
+                break
+        assert reply["result"]["completion"]["values"] == ["German"]
+        message, = peer.result(request(8, "prompts/get", {
+            "name": "translate", "arguments": {"text": "Tag", "language": "English"}}))["messages"]
+        assert message["content"]["text"].endswith("Tag")
+
+
+@posix
+def test_progress_is_a_bar_on_a_terminal_and_ctrl_c_ends_it():
+    import pty
+    ours, terminal = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, os.path.join(HERE, "mcp_server.py"), "--call", "timer", "seconds=1000"],
+        stdin=terminal, stdout=subprocess.PIPE, stderr=terminal, start_new_session=True)
+    os.close(terminal)
+    assert select.select([ours], [], [], BOUND)[0]
+    assert re.match(rb"\r\[ {30}\]   0%", os.read(ours, 1000))
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=BOUND)[0] == b""
+    assert process.returncode == 130
+    os.close(ours)
 
 
 @posix
@@ -3544,6 +3755,7 @@ def test_on_a_terminal_it_explains_itself_and_ctrl_d_ends_it(tmp_path):
     out, errors = process.communicate(timeout=BOUND)
     assert (process.returncode, out) == (0, b"")
     assert b"Try this one" in errors and b"Traceback" not in errors
+    assert b"It offers 4 tools (convert, timer, chart, choose), 1 resource (" in errors
     os.close(ours)
 
 
@@ -3784,7 +3996,7 @@ def test_secrets_stay_out_of_complaints_in_the_log(capfd, monkeypatch):
         assert "hunter2" in peer.text(call(1, "login", password="hunter2", private_key="k-1",
                                            n="five"))
     monkeypatch.delenv("LOG_LEVEL")
-    mcp_server.Log.set_level()
+    mcp_server.set_log_level()
     errors = capfd.readouterr().err
     assert "hunter2" not in errors and "k-1" not in errors and '"five"' in errors
 
