@@ -3071,19 +3071,28 @@ def find_resource(server, call, uri):
             return resource, values
     raise not_found(call, uri)
 
-def read_resource(session, call, uri):
+def resource_and_reader(session, call, uri):
+    """The resource of a URI, and a function that reads it."""
     resource, values = find_resource(session.server, call, uri)
-    try:
-        return resource.contents(resource.call(session, call, values, convert=True), uri)
-    except BadArguments as error:
-        raise not_found(call, uri, f"\n{error}") from None
+
+    def read():
+        try:
+            return resource.contents(resource.call(session, call, values, convert=True), uri)
+        except BadArguments as error:
+            raise not_found(call, uri, f"\n{error}") from None
+        except (LookupError, FileNotFoundError) as error:
+            if not values:  # of a template, it means that there is no such thing
+                raise
+            why = "" if session.server.mask_errors else f" ({describe(error)})"
+            raise not_found(call, uri, why) from None
+    return resource, partial(guarded, session, call, f"Resource {uri}", read)
 
 def resources_read(session, call):
     uri = param(call, "uri", str)
-    resource, _ = find_resource(session.server, call, uri)
+    resource, read = resource_and_reader(session, call, uri)
     on_time(session, call, f"Resource {uri}")
     caching = resource.caching if call.client.is_modern else {}
-    return lambda: {"contents": call.run(session.read_resource, call, uri), **caching}
+    return lambda: {"contents": call.run(read), **caching}
 
 def resources_subscribe(session, call):
     session.subscriptions.add(param(call, "uri", str))
@@ -3179,6 +3188,10 @@ def server_discover(session, call):
     return {"supportedVersions": [MODERN], "capabilities": session.server.capabilities(),
             **compact(instructions=session.server.instructions)}
 
+def subscription(call):
+    """The mark of all that is sent on behalf of a subscriptions/listen."""
+    return {"_meta": {MCP + "subscriptionId": call.id}}
+
 LISTEN = {"toolsListChanged": "tools", "promptsListChanged": "prompts",
           "resourcesListChanged": "resources"}
 
@@ -3200,7 +3213,7 @@ def subscriptions_listen(session, call):
     with call.gate:  # nothing else on this stream before the acknowledgement
         session.listeners[call.key] = call, honoured  # before it: no event is lost
         session.connection.notify("notifications/subscriptions/acknowledged", {
-            "notifications": honoured, "_meta": {MCP + "subscriptionId": call.id}})
+            "notifications": honoured, **subscription(call)})
     return UNANSWERED
 
 CACHED = {"server/discover", "tools/list", "prompts/list", "resources/list",
@@ -3374,28 +3387,23 @@ class Session:
 
     def _close_listeners(self):
         for call, _ in list(self.listeners.values()):
-            result = stamp(self.server, call, {"_meta": {MCP + "subscriptionId": call.id}})
+            result = stamp(self.server, call, subscription(call))
             self.connection.settle(call, {"result": result})
             self.connection.notify("notifications/cancelled", {"requestId": call.id})
 
     def read_resource(self, call, uri):
-        work = partial(read_resource, self, call, uri)
-        return guarded(self, call, f"Resource {uri}", work)
+        return resource_and_reader(self, call, uri)[1]()
 
     # What has changed: told to a legacy client if it is ready and knows of the list, and
     # to each listener of the modern era that has asked for it.
-
-    def tell(self, call, method, params):
-        """Send a notification on the stream of a subscriptions/listen."""
-        meta = {"_meta": {MCP + "subscriptionId": call.id}}
-        self.connection.notify(method, {**params, **meta}, call)
 
     def updated(self, uri):
         if uri in self.subscriptions:
             self.connection.notify("notifications/resources/updated", {"uri": uri})
         for call, wants in list(self.listeners.values()):
             if uri in wants.get("resourceSubscriptions", ()):
-                self.tell(call, "notifications/resources/updated", {"uri": uri})
+                self.connection.notify("notifications/resources/updated",
+                                       {"uri": uri, **subscription(call)}, call)
 
     def changed(self, kind):
         method = f"notifications/{kind}/list_changed"
@@ -3403,7 +3411,7 @@ class Session:
             self.connection.notify(method)
         for call, wants in list(self.listeners.values()):
             if f"{kind}ListChanged" in wants:
-                self.tell(call, method, {})
+                self.connection.notify(method, subscription(call), call)
 
 def answer(session, message, in_batch=False):
     """One decoded message -> its response, or None; a list of them for a batch."""

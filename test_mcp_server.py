@@ -19,6 +19,7 @@ import pathlib
 import random
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -2741,6 +2742,24 @@ def test_subscribers_hear_of_changes():
         assert peer.error(request(3, "resources/subscribe", {"uri": 5}))["code"] == -32602
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_template_that_finds_nothing_says_not_found(masked):
+    server = Server("test", mask_errors=masked)
+
+    @server.resource("notes://{name}")
+    def note(name: str) -> str:
+        return {"milk": "buy milk"}[name]
+
+    @server.resource("notes://all")
+    def notes() -> str:
+        return {}["no such key"]
+    with Peer(server) as peer:
+        error = peer.error(read("notes://tea"))
+        assert error["code"] == -32002 and ("KeyError" in error["message"]) is not masked
+        assert peer.error(modern(2, "resources/read", {"uri": "notes://tea"}))["code"] == -32602
+        assert peer.error(read("notes://all"))["code"] == -32603  # that is a fault
+
+
 # ------------------------------------------------------------------------- prompts
 
 
@@ -3710,7 +3729,7 @@ def test_the_demo_shows_each_feature():
         assert peer.recv()["result"]["content"][0]["text"] == "The user chose no."
         page = peer.result(read("calendar://2026/11"))["contents"][0]["text"]
         assert "November 2026" in page
-        assert peer.error(read("calendar://2026/13"))["code"] == -32603
+        assert peer.error(read("calendar://2026/13"))["code"] == -32002
         peer.send(with_token(call(6, "timer", seconds=1000), "t"))
         assert peer.recv()["params"]["progressToken"] == "t"
         peer.send(cancel(6), request(7, "completion/complete", {
@@ -4307,30 +4326,78 @@ def test_the_readme_servers_run(tmp_path):
     assert not calls
 
 
+def in_readme(heading, row):
+    """The rows of the table under a heading, as lists of cells."""
+    section = source("README.md").partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    table = [re.split(r"(?<!\\) \| ", line[2:-2]) for line in section.splitlines()
+             if line.startswith("| ")]
+    return table[2:] if row is None else [cells[row] for cells in table[2:]]
+
+
+def looks_like(expected, text):
+    """Whether a text is the expected one, where `...` stands for anything in a line."""
+    pattern = re.escape(expected).replace(r"\.\.\.", ".*")
+    return re.fullmatch(pattern, text) is not None
+
+
 @posix
-def test_the_readme_commands_work(tmp_path):
+def test_the_readme_sessions_are_what_one_sees(tmp_path):
     (tmp_path / "server.py").write_text(fences("python")[0])
-    with open(os.path.join(HERE, "mcp_server.py"), "rb") as file:  # copied, as one does
-        (tmp_path / "mcp_server.py").write_bytes(file.read())
-    commands, = [block for block in fences("sh") if "--list" in block]
-    for command, says in zip(commands.splitlines(), (
-            "add(a, b)", '"integer"', "5", "claude mcp add server -- ")):
+    shutil.copy(os.path.join(HERE, "mcp_server.py"), tmp_path)  # as one does
+    sessions = "".join(fences("console"))
+    steps = re.findall(r"(?m)^\$ (.*)\n((?:(?!\$ ).*\n)*)", sessions)
+    assert len(steps) == 6
+    for command, expected in steps:
         done = subprocess.run(["sh", "-c", command.replace("python3", sys.executable)],
                               cwd=tmp_path, capture_output=True, text=True, timeout=BOUND)
-        assert (done.returncode, done.stderr) == (0, "") and says in done.stdout
+        assert looks_like(expected, done.stdout), (command, done.stdout)
+        assert done.stderr == ""
 
 
-@posix
-def test_the_readme_transcript_is_what_one_sees():
-    command, = [block for block in fences("sh") if "<<" in block]
-    command = command.replace("python3", sys.executable)
-    done = subprocess.run(["sh", "-c", command], cwd=HERE, capture_output=True, timeout=BOUND)
-    expected = fences("json")[1]
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert [parse(line) for line in done.stdout.splitlines()] == [
-        json.loads(line) for line in expected.splitlines()]
+def test_the_readme_conversation_is_what_one_sees(tmp_path):
+    (tmp_path / "server.py").write_text(fences("python")[0])
+    with Process(None, args=[str(tmp_path / "server.py")], shake=False) as peer:
+        for conversation in fences("text"):
+            peer.play(conversation)
+        assert peer.end() == (0, [], "")
 
 
-def test_the_readme_config_is_json():
-    config = json.loads(fences("json")[0])
-    assert config["mcpServers"]["adder"]["args"][0].endswith("server.py")
+def test_the_readme_hints_have_these_schemas():
+    names = {**vars(typing), "date": dt.date}
+    rows = in_readme("Writing tools", None)
+    assert len(rows) == 9
+    for hint, schema in rows:
+        hint = re.match(r"`(.*?)`", hint).group(1)
+        assert schema_of(eval(hint, names)) == json.loads(schema.strip("`")), hint
+
+
+ADD = """
+from mcp_server import Context, Server, register, run
+@register
+def add({}) -> object:
+    "Add."
+    return {}
+"""
+MISTAKES = [  # in the order of the README: (the script, what the client does)
+    (ADD.format("", 1), None),
+    (ADD.format("", 1) + "Server('mine').run()", None),
+    (ADD.format("a", 1), None),
+    (ADD.format("a: int, ctx", 1), None),
+    (ADD.format("*args: int", 1), None),
+    (ADD.format("", 1) + "register(add)", None),
+    ("import no_such_package", None),
+    (ADD.format("a: int", "a") + "run()", {"a": "5"}),
+    (ADD.format("", "object()") + "run()", {}),
+    (ADD.format("ctx: Context", "ctx.elicit('?', {'type': 'object', 'properties': {}})")
+     + "run()", {}),
+]
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_the_readme_mistakes_are_told_so(number, tmp_path):
+    says, = re.findall("`(.*?)`", in_readme("When something goes wrong", 1)[number])
+    code, arguments = MISTAKES[number]
+    (tmp_path / "server.py").write_text(code)
+    with Process(None, args=[str(tmp_path / "server.py")], shake=arguments is not None) as peer:
+        seen = "" if arguments is None else peer.text(call(1, "add", **arguments))
+        assert says in seen + peer.end()[2]
