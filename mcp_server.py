@@ -3615,6 +3615,10 @@ def end_process(code):
 
 KINDS = ("tools", "resources", "prompts")  # what a server has
 
+def all_but(arguments, *names):
+    """The arguments of a method, to be passed on: all_but(locals(), "self")."""
+    return {name: value for name, value in arguments.items() if name not in names}
+
 class CannotServe(Exception):
     """There is nothing to serve, and a person must be told why."""
 
@@ -3722,18 +3726,13 @@ class Server:
                  timeout: float | None = None, serial: bool = False,
                  coerce: bool = False, allow_extra: bool = False) -> Any:
         """Make a function a tool: @register, @register(name="sum"), or register(fn)."""
+        options = all_but(locals(), "self", "fn")
         if fn is None:
-            return partial(self.register, name=name, title=title, description=description,
-                           input_schema=input_schema, output_schema=output_schema,
-                           annotations=annotations, icons=icons, meta=meta,
-                           timeout=timeout, serial=serial, coerce=coerce,
-                           allow_extra=allow_extra)
+            return partial(self.register, **options)
         if not callable(fn):
             raise TypeError(f"register: expected a function, got {fn!r}; to give a name, "
                             'write @register(name="...")')
-        self._add("tools", Tool(fn, name, title, description, input_schema, output_schema,
-                                annotations, icons, meta, timeout, serial, coerce,
-                                allow_extra))
+        self._add("tools", Tool(fn, **options))
         return fn
 
     tool = register
@@ -3744,23 +3743,23 @@ class Server:
                  icons: list[Any] | None = None, meta: dict[str, Any] | None = None,
                  ttl_ms: int | None = None, cache_scope: str | None = None) -> Any:
         """Offer what a function returns under a URI, or under all URIs of a template."""
-        def add(fn):
-            self._add("resources", Resource(fn, uri, name, title, description, mime_type,
-                                            size, annotations, icons, meta, ttl_ms,
-                                            cache_scope))
-            return fn
+        options = all_but(locals(), "self")
         if not isinstance(uri, str):
             raise TypeError('resource: expected a URI, as in @resource("notes://today")')
+
+        def add(fn):
+            self._add("resources", Resource(fn, **options))
+            return fn
         return add
 
     def prompt(self, fn: Any = None, *, name: str | None = None, title: str | None = None,
                description: str | None = None, icons: list[Any] | None = None,
                meta: dict[str, Any] | None = None) -> Any:
         """Offer a function as a prompt: @prompt, @prompt(name="..."), or prompt(fn)."""
+        options = all_but(locals(), "self", "fn")
         if fn is None:
-            return partial(self.prompt, name=name, title=title, description=description,
-                           icons=icons, meta=meta)
-        self._add("prompts", Prompt(fn, name, title, description, icons, meta))
+            return partial(self.prompt, **options)
+        self._add("prompts", Prompt(fn, **options))
         return fn
 
     def completion(self, ref: str, argument: str) -> Any:
