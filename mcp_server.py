@@ -40,10 +40,11 @@ read from the top; Part II can be skipped the first time.
     14  Lifecycle       the states of a session
     15  Session         the methods of the protocol
     Part IV   The front door
-    16  Standard I/O    stdin and stdout taken away from user code
-    17  Server          register, serve, run
-    18  Demo            what runs when no file is given
-    19  Command line    for people
+    16  Visitor         a client, to try a server with
+    17  Standard I/O    stdin and stdout taken away from user code
+    18  Server          register, serve, run
+    19  Demo            what runs when no file is given
+    20  Command line    for people
 
 Three rules explain most of the code:
  1. Every request is answered exactly once, a cancelled one never.  The in-flight table
@@ -3438,7 +3439,88 @@ def answer(session, message, in_batch=False):
 # ==================================================================================
 
 # ----------------------------------------------------------------------------------
-# 16. Standard I/O: stdin and stdout taken away from user code
+# 16. Visitor: a client, to try a server with
+# ----------------------------------------------------------------------------------
+
+class Visitor:
+    """A client in a few lines: with Visitor(server, "2026-07-28") as visitor: ...
+
+    It speaks with the server over two pipes, in either era."""
+
+    can = {}  # the capabilities that it declares
+
+    def __init__(self, server, version=NEWEST_HANDSHAKE):
+        self._last_id, self._meta = 0, {}
+        (server_in, to_server), (from_server, server_out) = os.pipe(), os.pipe()
+        self._writer, self._reader = os.fdopen(to_server, "wb"), os.fdopen(from_server, "rb")
+        self._streams = os.fdopen(server_in, "rb"), os.fdopen(server_out, "wb")
+        self._thread = threading.Thread(target=server.serve, args=self._streams, daemon=True)
+        self._thread.start()
+        who = {"name": "mcp_server.py", "version": __version__}
+        if version == MODERN:
+            self._meta = {MCP + "protocolVersion": version, MCP + "clientInfo": who,
+                          MCP + "clientCapabilities": self.can, MCP + "logLevel": "info"}
+            welcome = self.ask("server/discover")
+        else:
+            welcome = self.ask("initialize", protocolVersion=version, clientInfo=who,
+                               capabilities=self.can)
+            self._send(method="notifications/initialized")
+        self.offers = welcome["capabilities"]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self._writer.close()
+        self._thread.join(2 * DRAIN)
+        for stream in (self._reader, *self._streams):
+            stream.close()
+
+    def hear(self, method, params):
+        """What to do about a notification."""
+
+    def answer(self, method, params):
+        """The result of a question of the server's."""
+
+    def _send(self, **message):
+        self._writer.write(encode({"jsonrpc": "2.0", **message}))
+        self._writer.flush()
+
+    def ask(self, method, **params):
+        """The result of a request.  What comes before it is heard, or answered."""
+        self._last_id += 1
+        meta = {"_meta": {**self._meta, "progressToken": self._last_id}}
+        self._send(id=self._last_id, method=method, params={**params, **meta})
+        while True:
+            message = json.loads(self._reader.readline())
+            if "method" not in message:
+                break
+            if "id" in message:
+                result = self.answer(message["method"], message["params"])
+                self._send(id=message["id"], result=result)
+            else:
+                self.hear(message["method"], message.get("params", {}))
+        if "error" in message:
+            raise RpcError(**message["error"])
+        result = message["result"]
+        if result.get("resultType") != "input_required":
+            return result
+        answers = {key: self.answer(question["method"], question["params"])
+                   for key, question in result["inputRequests"].items()}
+        params.update(inputResponses=answers, requestState=result["requestState"])
+        return self.ask(method, **params)
+
+    def ask_all(self, method, key, **cursor):
+        """All entries of a list, page by page; none where there is no such list."""
+        if method.partition("/")[0] not in self.offers:
+            return []
+        result = self.ask(method, **cursor)
+        if "nextCursor" not in result:
+            return result[key]
+        return result[key] + self.ask_all(method, key, cursor=result["nextCursor"])
+
+# ----------------------------------------------------------------------------------
+# 17. Standard I/O: stdin and stdout taken away from user code
 #
 # The wire moves to private descriptors.  In its place user code, C libraries and child
 # processes find an empty stdin, and a pipe behind stdout and stderr that a thread of
@@ -3569,7 +3651,7 @@ class StandardIO:
         return True
 
 # ----------------------------------------------------------------------------------
-# 17. Server: register, serve, run
+# 18. Server: register, serve, run
 # ----------------------------------------------------------------------------------
 
 class Stopped(BaseException):
@@ -3865,19 +3947,8 @@ class Server:
 
     def call(self, tool_name: str, /, **arguments: Any) -> dict[str, Any]:
         """Call a tool as a client would -> the result, with `content` and `isError`."""
-        session = Session(self)
-        self._offer()
-        reply = {}
-        for method, params in (
-                ("initialize", {"protocolVersion": NEWEST_HANDSHAKE, "capabilities": {},
-                                "clientInfo": {"name": "call", "version": __version__}}),
-                ("initialized", {}),
-                ("tools/call", {"name": tool_name, "arguments": arguments})):
-            reply = answer(session, {"jsonrpc": "2.0", "id": 1, "method": method,
-                                     "params": params})
-        if "error" in reply:
-            raise RpcError(**reply["error"])
-        return json.loads(encode(reply["result"]))  # as it would arrive
+        with Visitor(self) as visitor:
+            return visitor.ask("tools/call", name=tool_name, arguments=plain(arguments))
 
     # -- offering it
 
@@ -3934,7 +4005,7 @@ prompt = default_server.prompt
 run = default_server.run
 
 # ----------------------------------------------------------------------------------
-# 18. Demo: what runs when no file is given
+# 19. Demo: what runs when no file is given
 # ----------------------------------------------------------------------------------
 
 def demo():
@@ -4004,7 +4075,7 @@ def demo():
     return server
 
 # ----------------------------------------------------------------------------------
-# 19. Command line: for people
+# 20. Command line: for people
 # ----------------------------------------------------------------------------------
 
 def import_file(path):
@@ -4124,85 +4195,32 @@ def reload_on_change(target, server, get_server):
 
 # Trying a server without a client
 
-class Visitor:
-    """A client in a few lines: speaks with a server over two pipes, in either era.
+class Person(Visitor):
+    """Progress and log messages go to stderr, questions to whoever types on stdin."""
 
-    Progress and log messages go to stderr, questions to the person at the terminal."""
+    can = {"elicitation": {}}
+    bar = ""
 
-    def __init__(self, server, version):
-        self._last_id, self._bar = 0, ""
-        (server_in, to_server), (from_server, server_out) = os.pipe(), os.pipe()
-        self._writer, self._reader = os.fdopen(to_server, "wb"), os.fdopen(from_server, "rb")
-        streams = os.fdopen(server_in, "rb"), os.fdopen(server_out, "wb")
-        self._thread = threading.Thread(target=server.serve, args=streams, daemon=True)
-        self._thread.start()
-        who, can = {"name": "mcp_server.py", "version": __version__}, {"elicitation": {}}
-        if version == MODERN:
-            self._meta = {MCP + "protocolVersion": version, MCP + "clientInfo": who,
-                          MCP + "clientCapabilities": can, MCP + "logLevel": "info"}
-            self.offers = self.ask("server/discover")["capabilities"]
-        else:
-            self._meta = {}
-            self.offers = self.ask("initialize", protocolVersion=version, clientInfo=who,
-                                   capabilities=can)["capabilities"]
-            self._send(method="notifications/initialized")
-
-    def close(self):
-        self._writer.close()
-        self._thread.join(2 * DRAIN)
-
-    def _send(self, **message):
-        self._writer.write(encode({"jsonrpc": "2.0", **message}))
-        self._writer.flush()
+    def hear(self, method, params):
+        if method == "notifications/message":
+            print(f"{params['level']}: {params['data']}", file=sys.stderr)
+        if method == "notifications/progress" and sys.stderr.isatty():
+            done, total = params["progress"], params.get("total")
+            share = done / total if total else 0
+            bar = f"[{'#' * round(30 * share):30}] {share:4.0%}" if total else f"{done:g}"
+            self.bar = f"{bar} {params.get('message', '')}"[:78].ljust(len(self.bar))
+            print("\r" + self.bar, end="", file=sys.stderr, flush=True)
 
     def ask(self, method, **params):
-        """The result of a request; what comes before it is shown or answered."""
-        self._last_id += 1
-        meta = {"_meta": {**self._meta, "progressToken": self._last_id}}
-        self._send(id=self._last_id, method=method, params={**params, **meta})
-        while True:
-            message = json.loads(self._reader.readline())
-            about = message.get("params", {})
-            if message.get("method") == "notifications/progress":
-                self._show_progress(**about)
-            elif message.get("method") == "notifications/message":
-                print(f"{about['level']}: {about['data']}", file=sys.stderr)
-            elif message.get("method") == "elicitation/create":
-                self._send(id=message["id"], result=self._fill_in(**about))
-            elif message.get("id") == self._last_id:
-                break
-        if self._bar:
-            print("\r" + " " * len(self._bar), end="\r", file=sys.stderr)
-        if "error" in message:
-            raise RpcError(**message["error"])
-        result = message["result"]
-        if result.get("resultType") != "input_required":
-            return result
-        answers = {key: self._fill_in(**question["params"])
-                   for key, question in result["inputRequests"].items()}
-        params.update(inputResponses=answers, requestState=result["requestState"])
-        return self.ask(method, **params)
+        result = super().ask(method, **params)
+        if self.bar:  # wipe it away
+            print("\r" + " " * len(self.bar), end="\r", file=sys.stderr)
+        return result
 
-    def ask_all(self, method, key, **cursor):
-        """All entries of a list, page by page; none where there is no such list."""
-        if method.partition("/")[0] not in self.offers:
-            return []
-        result = self.ask(method, **cursor)
-        if "nextCursor" not in result:
-            return result[key]
-        return result[key] + self.ask_all(method, key, cursor=result["nextCursor"])
-
-    def _show_progress(self, progress, total=None, message="", **_):
-        if sys.stderr.isatty():
-            share = progress / total if total else 0
-            bar = f"[{'#' * round(30 * share):30}] {share:4.0%}" if total else f"{progress:g}"
-            self._bar = f"{bar} {message}"[:78].ljust(len(self._bar))
-            print("\r" + self._bar, end="", file=sys.stderr, flush=True)
-
-    def _fill_in(self, message, requestedSchema, **_):
+    def answer(self, method, params):
         content = {}
-        print(message, file=sys.stderr)
-        for name, field in requestedSchema["properties"].items():
+        print(params["message"], file=sys.stderr)
+        for name, field in params["requestedSchema"]["properties"].items():
             kind = "/".join(map(str, field.get("enum", [field.get("type", "text")])))
             print(f"  {name} ({kind}): ", end="", file=sys.stderr, flush=True)
             typed = sys.stdin.readline()
@@ -4223,7 +4241,7 @@ def headline(entry):
     names = [name if needed else f"[{name}]" for name, needed in takes.items()]
     return f"{entry['name']}({', '.join(names)})"
 
-def show_list(visitor):
+def show_list(person):
     """A table for people of all that a server offers."""
     rows = [(kind, headline(entry), entry.get("description", "").partition("\n")[0])
             for kind, method, key in (
@@ -4231,13 +4249,13 @@ def show_list(visitor):
                 ("resource", "resources/list", "resources"),
                 ("resource", "resources/templates/list", "resourceTemplates"),
                 ("prompt", "prompts/list", "prompts"))
-            for entry in visitor.ask_all(method, key)]
+            for entry in person.ask_all(method, key)]
     width = min(40, max((len(head) for _, head, _ in rows), default=0))
     for kind, head, about in rows:
         print(f"{kind:9} {head:{width}}  {about}".rstrip())
 
-def find_tool(visitor, name):
-    tools = {tool["name"]: tool for tool in visitor.ask_all("tools/list", "tools")}
+def find_tool(person, name):
+    tools = {tool["name"]: tool for tool in person.ask_all("tools/list", "tools")}
     if name not in tools:
         raise CannotServe(f"no tool is called {name!r}; there are: {', '.join(tools)}")
     return tools[name]["inputSchema"]
@@ -4266,10 +4284,10 @@ def save(name, block):
         file.write(a2b_base64(block["data"]))
     return file.name
 
-def call_tool(visitor, name, words):
+def call_tool(person, name, words):
     """--call NAME a=2 b=3, or --call NAME '{"a": 2}' -> whether it went well."""
-    arguments = arguments_of(words, find_tool(visitor, name))
-    result = visitor.ask("tools/call", name=name, arguments=arguments)
+    arguments = arguments_of(words, find_tool(person, name))
+    result = person.ask("tools/call", name=name, arguments=arguments)
     for block in result["content"]:
         if "data" in block:
             print(f"wrote {save(name, block)}")
@@ -4344,7 +4362,6 @@ def main():
                              args=(options.file, server, get_server)).start()
         return server
 
-    visitor = None
     try:
         if options.log_level:
             os.environ["LOG_LEVEL"] = options.log_level
@@ -4352,26 +4369,22 @@ def main():
             Log.file = open(options.trace, "a", 1, encoding="utf-8")
         if options.config:
             print(client_config(options.config, get_server(), options.file))
-            return 0
-        if not (options.list or options.schema or options.call):
+        elif options.list or options.schema or options.call:
+            with Person(get_server(), options.protocol) as person:
+                if options.list:
+                    show_list(person)
+                elif options.schema:
+                    print(json.dumps(find_tool(person, options.schema), indent=2))
+                elif not call_tool(person, options.call[0], options.call[1:]):
+                    return 1
+        else:
             run_process(get_server_and_watch)
-            return 0
-        visitor = Visitor(get_server(), options.protocol)
-        if options.list:
-            show_list(visitor)
-        elif options.schema:
-            print(json.dumps(find_tool(visitor, options.schema), indent=2))
-        elif not call_tool(visitor, options.call[0], options.call[1:]):
-            return 1
-        return 0
     except (CannotServe, RpcError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    finally:
-        if visitor:
-            visitor.close()
+    return 0
 
 if __name__ == "__main__":
     raise SystemExit(main())

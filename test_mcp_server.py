@@ -2023,7 +2023,7 @@ def test_conversion_copes_with_whatever_a_written_schema_lets_through():
         return f"{b} {p} {c} {m} {ctx.request_id}"
     server = Server("test")
     server.register(f, input_schema={"type": "object"})
-    assert text_of({"result": server.call("f", b=None, p=None)}) == "None None None None 1"
+    assert text_of({"result": server.call("f", b=None, p=None)}) == "None None None None 2"
     for bad in ({"p": 5}, {"m": 5}, {"c": "green"}, {"m": {"a": "soon"}}, {"b": "x"}):
         result = server.call("f", **bad)
         assert result["isError"] and "Invalid arguments" in result["content"][0]["text"]
@@ -3456,13 +3456,22 @@ def test_call_tries_a_tool_through_the_whole_path():
         return f"Hello {name}, {ctx.client_info['name']} calls"
     server = tool_server(greet)
     assert server.call("greet", name="Ann") == {
-        "content": [{"type": "text", "text": "Hello Ann, call calls"}]}
+        "content": [{"type": "text", "text": "Hello Ann, mcp_server.py calls"}]}
     assert server.call("greet", name=5)["isError"]
     with pytest.raises(RpcError, match="Unknown tool: nope"):
         server.call("nope")
 
 
-# -------------------------------------------------------------- 19. the command line
+def test_call_knows_time_limits_and_leaves_no_thread_behind():
+    def slow(ctx: Context, until: dt.date) -> str:
+        ctx.sleep(BOUND)
+    server, before = tool_server(slow, timeout=0.01), set(threading.enumerate())
+    result = server.call("slow", until=dt.date(2026, 1, 2))
+    assert "timed out" in result["content"][0]["text"]
+    wait_until(lambda: set(threading.enumerate()) <= before)
+
+
+# -------------------------------------------------------------- 20. the command line
 
 FILES = {
     "functions.py": """
