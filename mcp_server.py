@@ -69,7 +69,9 @@ from functools import partial
 
 TYPE_CHECKING = False  # type checkers take this for true; typing costs 3 ms to import
 if TYPE_CHECKING:
-    from typing import Any, BinaryIO, Iterable, Iterator
+    from typing import Any, BinaryIO, Callable, Iterable, Iterator, TypeVar, overload
+    T = TypeVar("T")
+    F = TypeVar("F", bound=Callable[..., Any])
 
 # ----------------------------------------------------------------------------------
 # 1. Vocabulary
@@ -2474,7 +2476,7 @@ class Context:
         if self._call.progress:
             self._call.progress.report(progress, total, message)
 
-    def track(self, iterable: Iterable[Any], total: float | None = None) -> Iterator[Any]:
+    def track(self, iterable: Iterable[T], total: float | None = None) -> Iterator[T]:
         """for item in ctx.track(items): reports progress, and stops when cancelled."""
         if total is None and hasattr(iterable, "__len__"):
             total = len(iterable)
@@ -3799,14 +3801,23 @@ class Server:
 
     # -- filling it
 
-    def register(self, fn: Any = None, *, name: str | None = None,
-                 title: str | None = None, description: str | None = None,
-                 input_schema: dict[str, Any] | None = None,
-                 output_schema: dict[str, Any] | None = None,
-                 annotations: dict[str, Any] | None = None,
-                 icons: list[Any] | None = None, meta: dict[str, Any] | None = None,
-                 timeout: float | None = None, serial: bool = False,
-                 coerce: bool = False, allow_extra: bool = False) -> Any:
+    if TYPE_CHECKING:  # what is decorated keeps its type
+        @overload
+        def register(self, fn: F, **options: Any) -> F: ...
+        @overload
+        def register(self, *, name: str | None = None, title: str | None = None,
+                     description: str | None = None,
+                     input_schema: dict[str, Any] | None = None,
+                     output_schema: dict[str, Any] | None = None,
+                     annotations: dict[str, Any] | None = None,
+                     icons: list[Any] | None = None, meta: dict[str, Any] | None = None,
+                     timeout: float | None = None, serial: bool = False,
+                     coerce: bool = False, allow_extra: bool = False
+                     ) -> Callable[[F], F]: ...
+
+    def register(self, fn=None, *, name=None, title=None, description=None,
+                 input_schema=None, output_schema=None, annotations=None, icons=None,
+                 meta=None, timeout=None, serial=False, coerce=False, allow_extra=False):
         """Make a function a tool: @register, @register(name="sum"), or register(fn)."""
         options = all_but(locals(), "self", "fn")
         if fn is None:
@@ -3823,7 +3834,8 @@ class Server:
                  description: str | None = None, mime_type: str | None = None,
                  size: int | None = None, annotations: dict[str, Any] | None = None,
                  icons: list[Any] | None = None, meta: dict[str, Any] | None = None,
-                 ttl_ms: int | None = None, cache_scope: str | None = None) -> Any:
+                 ttl_ms: int | None = None, cache_scope: str | None = None
+                 ) -> Callable[[F], F]:
         """Offer what a function returns under a URI, or under all URIs of a template."""
         options = all_but(locals(), "self")
         if not isinstance(uri, str):
@@ -3834,9 +3846,16 @@ class Server:
             return fn
         return add
 
-    def prompt(self, fn: Any = None, *, name: str | None = None, title: str | None = None,
-               description: str | None = None, icons: list[Any] | None = None,
-               meta: dict[str, Any] | None = None) -> Any:
+    if TYPE_CHECKING:
+        @overload
+        def prompt(self, fn: F, **options: Any) -> F: ...
+        @overload
+        def prompt(self, *, name: str | None = None, title: str | None = None,
+                   description: str | None = None, icons: list[Any] | None = None,
+                   meta: dict[str, Any] | None = None) -> Callable[[F], F]: ...
+
+    def prompt(self, fn=None, *, name=None, title=None, description=None, icons=None,
+               meta=None):
         """Offer a function as a prompt: @prompt, @prompt(name="..."), or prompt(fn)."""
         options = all_but(locals(), "self", "fn")
         if fn is None:
@@ -3844,7 +3863,7 @@ class Server:
         self._add("prompts", Prompt(fn, **options))
         return fn
 
-    def completion(self, ref: str, argument: str) -> Any:
+    def completion(self, ref: str, argument: str) -> Callable[[F], F]:
         """@server.completion("prompt name or URI template", "argument"): a function of
         what was typed (and of the other arguments, if it wants them) -> candidates."""
         record = self.prompts.get(ref) or self.resources.get(ref)
