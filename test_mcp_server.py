@@ -78,13 +78,34 @@ def cancel(id):
     return notification("notifications/cancelled", {"requestId": id})
 
 
+def selectable(descriptor):
+    """What can be waited for, and what reads from it: Windows only waits for sockets."""
+    if os.name == "posix":
+        return descriptor, functools.partial(os.read, descriptor)
+    here, there = socket.socketpair()
+
+    def carry():
+        with there:
+            try:
+                while True:
+                    data = os.read(descriptor, 1 << 16)
+                    if not data:
+                        return
+                    there.sendall(data)
+            except OSError:  # either end was closed
+                pass
+    threading.Thread(target=carry, daemon=True).start()
+    return here, here.recv
+
+
 def read_lines(descriptor, deadline):
     """Yield lines as they come; fail when the deadline passes first."""
     pieces = []
+    source, read = selectable(descriptor)
     while True:
-        ready, _, _ = select.select([descriptor], [], [], max(0, deadline()))
+        ready, _, _ = select.select([source], [], [], max(0, deadline()))
         assert ready, f"nothing came in time; so far {b''.join(pieces)[:200]!r}"
-        data = os.read(descriptor, 1 << 20)
+        data = read(1 << 20)
         if not data:
             assert not pieces, f"half a line at the end: {b''.join(pieces)[:200]!r}"
             return
@@ -965,10 +986,11 @@ def test_serve_gives_the_streams_back():
         """)
     with Process(body) as peer:
         peer.close()
-        assert list(peer._lines) == [b"mine again", b"and raw"]
+        assert [line.rstrip() for line in peer._lines] == [b"mine again", b"and raw"]
         assert peer.process.wait(BOUND) == 0
 
 
+@posix
 def test_serve_works_on_a_socket():
     def add(a: int, b: int) -> int:
         return a + b
@@ -3803,7 +3825,7 @@ def test_the_config_starts_the_server_from_anywhere(client, tmp_path):
     import shlex
     text = command_line(tmp_path, "functions.py", "--config", client).stdout
     if client == "claude-code":
-        name, _, *command = shlex.split(text)[3:]
+        name, _, *command = shlex.split(text, posix=os.name == "posix")[3:]
     elif client == "codex":
         name = re.match(r"\[mcp_servers\.(\w+)\]\n", text).group(1)
         fields = dict(line.split(" = ", 1) for line in text.splitlines()[1:])
@@ -3813,7 +3835,8 @@ def test_the_config_starts_the_server_from_anywhere(client, tmp_path):
         (name, entry), = servers.items()
         command = [entry["command"], *entry["args"]]
     assert name == "functions"
-    done = subprocess.run(command, cwd="/", env={"PATH": ""}, capture_output=True,
+    needed = {key: os.environ[key] for key in ("SYSTEMROOT",) if key in os.environ}  # Windows
+    done = subprocess.run(command, cwd="/", env={"PATH": "", **needed}, capture_output=True,
                           input=b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n', timeout=BOUND)
     assert done.stdout == b'{"jsonrpc":"2.0","id":1,"result":{}}\n'
 
