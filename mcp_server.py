@@ -2264,8 +2264,11 @@ def kill_tree(process):
     import signal
     import subprocess
     if os.name != "posix":
-        subprocess.run(["taskkill", "/T", "/F", "/PID", str(process.pid)],
-                       capture_output=True)
+        try:
+            subprocess.run(["taskkill", "/T", "/F", "/PID", str(process.pid)],
+                           capture_output=True)
+        except OSError:  # a Windows without it
+            process.kill()
         return
     pids = [process.pid]
     for pid in pids:  # the list grows while it is read: children, and theirs
@@ -3547,7 +3550,10 @@ class StandardIO:
         self.on_gone = lambda: None
         self._restore = restore
         self._stop_signals = signals  # numbers of those that end us
-        self._dropped = 0  # bytes that stderr did not take
+        self._dropped = 0   # bytes that stderr did not take
+        self._data = b""    # what is being written there
+        self._written = threading.Event()
+        self._written.set()
 
     def __enter__(self):
         self._parent = os.getppid()
@@ -3568,6 +3574,13 @@ class StandardIO:
         for source, standard in ((empty, 0), (self._pipe, 1), (self._pipe, 2)):
             os.dup2(source, standard)
         os.close(empty)
+        self._consoles = {}
+        for name, standard, real in (("stdout", 1, self._out), ("stderr", 2, self._err)):
+            if os.name != "posix" and os.isatty(real):
+                # Windows: the stream of a console fails on anything else, as 1 and 2 are now
+                self._consoles[name] = getattr(sys, name)
+                setattr(sys, name, os.fdopen(standard, "w", 1, "utf-8", "backslashreplace",
+                                             closefd=False))
         self._signals = self._wake = None
         if self._stop_signals and os.name == "posix":
             # subtle: the system may hand a signal to any thread, and then the main one
@@ -3587,11 +3600,17 @@ class StandardIO:
             import signal
             signal.set_wakeup_fd(-1)
         flush_streams()
-        os.dup2(self._out if self._restore else self._err, 1)
-        os.dup2(self._err, 2)
+        out, err = self._out if self._restore else self._err, self._err
+        if not self._written.wait(GRACE) and os.name != "posix":
+            out = err = os.open(os.devnull, os.O_WRONLY)  # Windows: dup2 would wait, too
+        os.dup2(out, 1)
+        os.dup2(err, 2)
         os.close(self._pipe)
         self._carrier.join(GRACE)  # the pipe has no writer left, unless a child has it
+        self._written.wait(GRACE)
         if self._restore:
+            for name, stream in self._consoles.items():
+                setattr(sys, name, stream)
             os.dup2(self._in, 0)
             for descriptor in (self._in, self._out, self._err):
                 os.close(descriptor)
@@ -3602,16 +3621,17 @@ class StandardIO:
         import select
         if hasattr(select, "poll"):
             self._carry_and_watch(select)
-        else:  # Windows: it can neither ask for room nor watch anybody
-            while self._carry_some(lambda patience: True):
+        else:  # Windows: there is no way to watch anybody
+            while self._carry_some():
                 pass
         os.close(self._printed)
 
     def _carry_and_watch(self, select):
-        room, watch = select.poll(), select.poll()
-        room.register(self._err, select.POLLOUT)
+        watch = select.poll()
         watch.register(self._printed, select.POLLIN)
-        watch.register(self._out, 0)  # told only when nobody reads it any more
+        # told only when nobody reads it any more; macOS tells only who asks for it, and
+        # would tell of what is typed on a terminal
+        watch.register(self._out, 0 if os.isatty(self._out) else select.POLLHUP)
         try:
             parent = os.pidfd_open(self._parent)
             watch.register(parent, select.POLLIN)
@@ -3621,36 +3641,46 @@ class StandardIO:
             watch.register(self._signals, select.POLLIN)
         while True:
             ready = dict(watch.poll(2000 if parent is None else None))
-            if self._printed in ready and not self._carry_some(room.poll):
+            if self._printed in ready and not self._carry_some():
                 break
             if self._signals in ready:
                 if set(os.read(self._signals, 64)) & set(self._stop_signals):
                     self.on_gone()
-            gone = ready.keys() - {self._printed, self._signals}
+            others = ready.keys() - {self._printed, self._signals}
+            for descriptor in others:
+                watch.unregister(descriptor)
+            # macOS: POLLNVAL is all it has to say of devices such as /dev/null
+            gone = [each for each in others if ready[each] != select.POLLNVAL]
             if gone or os.getppid() != self._parent:
-                for descriptor in gone:
-                    watch.unregister(descriptor)
                 self._parent = os.getppid()
                 self.on_gone()
         if parent is not None:
             os.close(parent)
 
-    def _carry_some(self, room):
+    def _carry_some(self):
         """Bring what was printed to stderr.  False at the end."""
-        data = os.read(self._printed, 4000)  # a pipe with room at all has it for these
-        if not data:
-            return False
+        data = os.read(self._printed, PIECE)
         # a client that does not read its stderr is waited for once, and then not again
-        if room(0 if self._dropped else 1000):
+        if data and self._written.wait(0 if self._dropped else 1):
             note = f"[{self._dropped} bytes dropped]\n" if self._dropped else ""
+            self._dropped, self._data = 0, note.encode() + data
+            self._written.clear()
             try:
-                os.write(self._err, note.encode() + data)
-                self._dropped = 0
-                return True
-            except OSError:
-                pass
-        self._dropped += len(data)
-        return True
+                threading.Thread(target=self._write, name="mcp-stderr", daemon=True).start()
+            except RuntimeError:  # the system has no more threads
+                self._write()
+        else:
+            self._dropped += len(data)
+        return bool(data)
+
+    def _write(self):
+        """On a thread of its own, as it may take for ever."""
+        try:
+            while self._data:
+                self._data = self._data[os.write(self._err, self._data):]
+        except OSError:
+            pass
+        self._written.set()
 
 # ----------------------------------------------------------------------------------
 # 18. Server: register, serve, run
@@ -3677,7 +3707,7 @@ def stop_on_signals():
 
     mine = {}
     if threading.current_thread() is threading.main_thread():
-        for name in ("SIGINT", "SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
+        for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):  # the last: Windows only
             number = getattr(signal, name, None)
             usual = signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL
             if number and signal.getsignal(number) is usual:
@@ -4128,8 +4158,8 @@ def import_file(path):
 
 def split_target(target):
     """FILE.py or FILE.py:object -> (path, name of the object or "")."""
-    path, colon, name = target.rpartition(":")
-    if not colon or os.path.exists(target):
+    path, _, name = target.rpartition(":")
+    if not path or not name.isidentifier() or os.path.exists(target):  # C:\FILE.py, too
         path, name = target, ""
     if not os.path.isfile(path):
         raise CannotServe(f"{path}: there is no such file; expected FILE.py or "
@@ -4329,8 +4359,9 @@ def client_config(client, server, target):
             from subprocess import list2cmdline as join
         return f"claude mcp add {name} -- {join(command)}"
     if client == "codex":  # ~/.codex/config.toml; a JSON string is a TOML string
-        return (f"[mcp_servers.{name}]\ncommand = {json.dumps(entry['command'])}\n"
-                f"args = {json.dumps(entry['args'])}")
+        toml = partial(json.dumps, ensure_ascii=False)
+        return (f"[mcp_servers.{name}]\ncommand = {toml(command[0])}\n"
+                f"args = {toml(command[1:])}")
     if client == "vscode":  # .vscode/mcp.json
         return json.dumps({"servers": {name: {"type": "stdio", **entry}}}, indent=2)
     return json.dumps({"mcpServers": {name: entry}}, indent=2)
@@ -4365,6 +4396,8 @@ def main():
     """python mcp_server.py [FILE.py] ...: see --help."""
     from contextlib import redirect_stdout
     sys.modules.setdefault("mcp_server", sys.modules[__name__])  # FILE imports this one
+    if sys.stdout:
+        sys.stdout.reconfigure(errors="backslashreplace")  # Windows: a pipe is not UTF-8
     options = read_options()
 
     def get_server():
