@@ -3001,7 +3001,9 @@ def failure_text(session, call, what, error):
         return "cancelled"
     if not session.server.mask_errors:
         log_traceback(f"{what} failed")
-        return f"{what} failed: {describe(error)}"
+        hint = ("; stdin belongs to the client: take a parameter, or ask with ctx.elicit"
+                if isinstance(error, EOFError) else "")
+        return f"{what} failed: {describe(error)}{hint}"
     reference = os.urandom(4).hex()
     log_traceback(f"{what} failed (reference {reference})")
     return f"{what} failed: internal error (reference {reference})"
@@ -3581,6 +3583,9 @@ class StandardIO:
                 self._consoles[name] = getattr(sys, name)
                 setattr(sys, name, os.fdopen(standard, "w", 1, "utf-8", "backslashreplace",
                                              closefd=False))
+        self._held_back = hasattr(sys.stdout, "reconfigure") and not sys.stdout.line_buffering
+        if self._held_back:  # what is printed into a pipe would be, until there is much of it
+            sys.stdout.reconfigure(line_buffering=True)
         self._signals = self._wake = None
         if self._stop_signals and os.name == "posix":
             # subtle: the system may hand a signal to any thread, and then the main one
@@ -3611,6 +3616,8 @@ class StandardIO:
         if self._restore:
             for name, stream in self._consoles.items():
                 setattr(sys, name, stream)
+            if self._held_back:
+                sys.stdout.reconfigure(line_buffering=False)
             os.dup2(self._in, 0)
             for descriptor in (self._in, self._out, self._err):
                 os.close(descriptor)
@@ -3690,7 +3697,7 @@ class Stopped(BaseException):
     """A signal asks us to end: Stopped(exit code)."""
 
 def stop_on_signals():
-    """Have SIGINT and SIGTERM raise Stopped in the main thread, a second one exit.
+    """Have SIGINT, SIGTERM and their like raise Stopped in the main thread, a second exit.
 
     Handlers that the program has set itself are left alone.  -> (what undoes it, their
     numbers)"""
@@ -3740,14 +3747,16 @@ NOTICE = """{name} is an MCP server, made to be started by a client such as Clau
 It offers {offers}.
 It reads JSON-RPC messages, one a line, and {end} ends it.  Try this one:
 {{"jsonrpc": "2.0", "id": 1, "method": "ping"}}
-More ways to try it: python3 mcp_server.py --help"""
+More ways to try it: python3 mcp_server.py {file} --help"""
 
 def notice(server):
     """What a person is told who starts a server on a terminal."""
     offers = [f"{len(records)} {kind[:-1]}{'s' * (len(records) != 1)} "
               f"({', '.join(list(records)[:8])}{', ...' * (len(records) > 8)})"
               for kind in KINDS for records in [getattr(server, kind)] if records]
+    file = os.path.basename(sys.argv[-1])
     return NOTICE.format(name=server.info["name"], offers=", ".join(offers) or "nothing",
+                         file=file if file not in ("mcp_server.py", "") else "FILE.py",
                          end="Ctrl-D" if os.name == "posix" else "Ctrl-Z Enter")
 
 def run_process(get_server):
@@ -3946,8 +3955,8 @@ class Server:
                 f"name=, or call unregister({record.key!r}) first")
         records[record.key] = record
         self._changed(kind)
-        by_script = getattr(record.fn, "__module__", "") == "__main__" != __name__
-        if by_script and self not in Server.forgotten and not self._offered:
+        by_script = getattr(record.fn, "__module__", "") == "__main__"
+        if by_script and __name__ != "__main__" and self not in Server.forgotten and not self._offered:
             import atexit
             atexit.register(remind, Server.forgotten)
             Server.forgotten.append(self)
@@ -4045,6 +4054,9 @@ class Server:
         if not Server.loading:
             self._offer()
             remind(Server.forgotten)
+            if {"--list", "--schema", "--call", "--config", "--reload"} & set(sys.argv):
+                print(f"mcp_server: not understood here; write python3 {__file__} "
+                      + " ".join(sys.argv), file=sys.stderr)
             run_process(lambda: self)
 
 default_server = Server()
@@ -4127,11 +4139,22 @@ def demo():
 # 20. Command line: for people
 # ----------------------------------------------------------------------------------
 
+def place_of(error, folder):
+    """Where an import failed, in a file of that folder -> (file, line, what happened)."""
+    if isinstance(error, SyntaxError):
+        return error.filename, error.lineno, f"{type(error).__name__}: {error.msg}"
+    import traceback
+    places = [(frame.filename, frame.lineno)
+              for frame in traceback.extract_tb(error.__traceback__)
+              if frame.filename.startswith(folder) and frame.filename != __file__]
+    return (*(places or [(None, "?")])[-1], describe(error))
+
 def import_file(path):
     """Run FILE.py as a module -> it.  Its neighbours can be imported, also by `from .`"""
     from importlib.util import module_from_spec, spec_from_file_location
+    from types import ModuleType
     folder, name = os.path.split(os.path.abspath(path))
-    package = type(sys)("served")
+    package = ModuleType("served")
     package.__path__ = [folder]
     sys.modules["served"] = package
     if folder not in sys.path:
@@ -4145,13 +4168,10 @@ def import_file(path):
     except Stopped:
         raise
     except BaseException as error:  # SyntaxError, ImportError, a bad registration, exit()
-        import traceback
-        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
-                 if frame.filename == spec.origin]
-        line = error.lineno if isinstance(error, SyntaxError) else (lines or ["?"])[-1]
+        file, line, text = place_of(error, folder)
         hint = (f"\nIf the name is right: {sys.executable} -m pip install {error.name}"
                 if isinstance(error, ModuleNotFoundError) else "")
-        raise CannotServe(f"{path}, line {line}: {describe(error)}{hint}") from None
+        raise CannotServe(f"{file or path}, line {line}: {text}{hint}") from None
     finally:
         Server.loading = False
     return module
@@ -4162,14 +4182,18 @@ def split_target(target):
     if not path or not name.isidentifier() or os.path.exists(target):  # C:\FILE.py, too
         path, name = target, ""
     if not os.path.isfile(path):
-        raise CannotServe(f"{path}: there is no such file; expected FILE.py or "
-                          "FILE.py:object")
+        raise CannotServe(f"{path}: there is no such file in {os.getcwd()}; expected FILE.py "
+                          "or FILE.py:object (in a client's configuration, with its folder)")
     return path, name
+
+def has_any(server):
+    return any(getattr(server, kind) for kind in KINDS)
 
 def load(target):
     """FILE.py or FILE.py:object -> the Server that the file fills, holds, or could be."""
     path, name = split_target(target)
-    # subtle: `register` and its kin are those of a new server now, each time
+    # subtle: what FILE imports as `register` is that of a new server, each time; so it can
+    # be loaded again while the old one goes on
     default = Server(os.path.splitext(os.path.basename(path))[0])
     globals().update(default_server=default, register=default.register, run=default.run,
                      resource=default.resource, prompt=default.prompt)
@@ -4180,15 +4204,16 @@ def load(target):
             raise CannotServe(f"{path}: {name} is no Server; there are: "
                               + (", ".join(sorted(servers)) or "none"))
         return servers[name]
-    filled = {key: value for key, value in {"": default, **servers}.items()
-              if any(getattr(value, kind) for kind in KINDS)}
-    if len(filled) > 1:
-        raise CannotServe(
-            f"{path} fills several servers; pick one: "
-            + ", ".join(f"{path}:{key}" for key in sorted(filled) if key)
-            + ("; @register alone fills none of them, write @NAME.register" * ("" in filled)))
-    if filled or servers:
-        return {**servers, **filled}.popitem()[1]
+    by_itself = has_any(default)  # @register without a server's name
+    filled = {key: value for key, value in servers.items() if has_any(value)}
+    if len(filled) + by_itself > 1:
+        advice = "; @register alone fills none of these" if by_itself else ""
+        raise CannotServe(f"{path} fills several servers; pick one: "
+                          + ", ".join(f"{path}:{key}" for key in sorted(filled)) + advice)
+    if by_itself:
+        return default
+    for server in [*filled.values(), *servers.values()]:
+        return server
     for key, value in list(vars(module).items()):
         if not key.startswith("_") and type(value) is type(load) and (
                 value.__module__ == module.__name__):
@@ -4201,7 +4226,8 @@ def load(target):
                     f"_{key}, or put @register on those that are.") from None
     if not default.tools:
         raise CannotServe(f"{path} registers nothing and has no public functions; decorate "
-                          "a function with @register")
+                          "a function with @register (what stands under if __name__ == "
+                          '"__main__" is not run here)')
     return default
 
 # --reload
@@ -4219,30 +4245,46 @@ def reload_on_change(target, server, get_server):
     Calls in flight end with the old code; a file that fails leaves everything as it is."""
     folder, known = os.path.dirname(os.path.abspath(split_target(target)[0])), {}
 
-    def changed():
-        found = False
-        for file in files_of(folder).values():
+    def changed_files():
+        changed, neighbours = set(), [os.path.join(folder, name) for name in
+                                      os.listdir(folder) if name.endswith(".py")]
+        for file in {*neighbours, *files_of(folder).values()}:
             try:
-                stamp = os.stat(file).st_mtime_ns
+                modified = os.stat(file).st_mtime_ns
             except OSError:  # an editor is about to put the new one there
                 continue
-            found = found or known.setdefault(file, stamp) != stamp
-            known[file] = stamp
-        return found
+            if known.get(file) != modified:
+                changed.add(file)
+                known[file] = modified
+        return changed
+    changed_files()
+    is_broken = False  # then any file in the folder might be what mends it
     while True:
-        if changed():
-            old = {name: sys.modules.pop(name) for name in files_of(folder)}
-            try:
-                fresh = get_server()
-                fresh.take_over(server)
-                server = fresh
-                log("notice", f"{target} was loaded again")
-            except CannotServe as error:
-                sys.modules.update(old)
-                log("error", f"not loaded again, the old tools stay: {error}")
         time.sleep(RELOAD)
+        changed, mine = changed_files(), files_of(folder)
+        if not (changed if is_broken else changed & set(mine.values())):
+            continue
+        old = {name: sys.modules.pop(name) for name in mine}
+        try:
+            fresh = get_server()
+        except CannotServe as error:
+            is_broken = True
+            sys.modules.update(old)
+            log("error", f"not loaded again, the old tools stay: {error}")
+        else:
+            is_broken = False
+            fresh.take_over(server)
+            server = fresh
+            log("notice", f"{target} was loaded again")
 
 # Trying a server without a client
+
+def typed_value(word, schema):
+    """What somebody has typed, as JSON, unless the schema takes text."""
+    try:
+        return word if takes_text(schema) else json.loads(word)
+    except ValueError:
+        return word
 
 class Person(Visitor):
     """Progress and log messages go to stderr, questions to whoever types on stdin."""
@@ -4270,13 +4312,15 @@ class Person(Visitor):
         content = {}
         print(params["message"], file=sys.stderr)
         for name, field in params["requestedSchema"]["properties"].items():
-            kind = "/".join(map(str, field.get("enum", [field.get("type", "text")])))
+            choices = {"boolean": ["true", "false"]}.get(field.get("type"))
+            choices = field.get("enum") or choices or [field.get("type", "string")]
+            kind = "/".join(map(str, choices))
             print(f"  {name} ({kind}): ", end="", file=sys.stderr, flush=True)
             typed = sys.stdin.readline()
             if not typed:  # Ctrl-D
                 return {"action": "cancel"}
             if typed.strip():
-                content[name] = coerce(typed.strip(), field, lambda v, s: not validate(v, s))
+                content[name] = typed_value(typed.strip(), field)
         return {"action": "accept", "content": content}
 
 def headline(entry):
@@ -4290,7 +4334,7 @@ def headline(entry):
     names = [name if needed else f"[{name}]" for name, needed in takes.items()]
     return f"{entry['name']}({', '.join(names)})"
 
-def show_list(person):
+def table_of(person):
     """A table for people of all that a server offers."""
     rows = [(kind, headline(entry), entry.get("description", "").partition("\n")[0])
             for kind, method, key in (
@@ -4300,10 +4344,9 @@ def show_list(person):
                 ("prompt", "prompts/list", "prompts"))
             for entry in person.ask_all(method, key)]
     width = min(40, max((len(head) for _, head, _ in rows), default=0))
-    for kind, head, about in rows:
-        print(f"{kind:9} {head:{width}}  {about}".rstrip())
+    return "\n".join(f"{kind:9} {head:{width}}  {about}".rstrip() for kind, head, about in rows)
 
-def find_tool(person, name):
+def input_schema_of(person, name):
     tools = {tool["name"]: tool for tool in person.ask_all("tools/list", "tools")}
     if name not in tools:
         raise CannotServe(f"no tool is called {name!r}; there are: {', '.join(tools)}")
@@ -4311,16 +4354,20 @@ def find_tool(person, name):
 
 def arguments_of(words, schema):
     """["a=2", "b=x"] or ['{"a": 2, "b": "x"}'] -> {"a": 2, "b": "x"}"""
-    fields = schema.get("properties", {})
-    try:
-        if words[:1] and words[0].startswith("{"):
+    fields, arguments = schema.get("properties", {}), {}
+    advice = (f"write name=value, in quotes if there is a space in it (it takes: "
+              f"{', '.join(fields) or 'nothing'}), or one JSON object in quotes")
+    if words and words[0].startswith("{"):
+        try:
             return json.loads(" ".join(words))
-        return {key: coerce(value, fields.get(key, {}), lambda v, s: not validate(v, s))
-                for key, value in (word.split("=", 1) for word in words)}
-    except ValueError as error:
-        raise CannotServe(f"--call: cannot read {' '.join(words)!r} ({error}); write "
-                          f"name=value (it takes: {', '.join(fields) or 'nothing'}), or one "
-                          "JSON object") from None
+        except ValueError as error:
+            raise CannotServe(f"cannot read {' '.join(words)} ({error}); {advice}") from None
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not name or not equals:
+            raise CannotServe(f"cannot read {word!r}; {advice}")
+        arguments[name] = typed_value(value, fields.get(name, {}))
+    return arguments
 
 def save(name, block):
     """Write a picture or a sound to a new file -> its name."""
@@ -4334,75 +4381,102 @@ def save(name, block):
     return file.name
 
 def call_tool(person, name, words):
-    """--call NAME a=2 b=3, or --call NAME '{"a": 2}' -> whether it went well."""
-    arguments = arguments_of(words, find_tool(person, name))
+    """--call NAME a=2 b=3, or --call NAME '{"a": 2}' -> (what came back, exit code)"""
+    arguments = arguments_of(words, input_schema_of(person, name))
     result = person.ask("tools/call", name=name, arguments=arguments)
-    for block in result["content"]:
-        if "data" in block:
-            print(f"wrote {save(name, block)}")
-        else:
-            print(block.get("text") or json.dumps(block, indent=2, ensure_ascii=False))
-    return not result.get("isError")
+    texts = [f"wrote {save(name, block)}" if "data" in block else block["text"]
+             if "text" in block else json.dumps(block, indent=2, ensure_ascii=False)
+             for block in result["content"]]
+    return "\n".join(texts), int(result.get("isError", False))
 
-def client_config(client, server, target):
+CLIENTS = {  # where to put what --config shows
+    "claude": "claude_desktop_config.json (Settings, Developer, Edit Config)",
+    "claude-code": "run this",
+    "cursor": "~/.cursor/mcp.json, or .cursor/mcp.json in a project",
+    "vscode": ".vscode/mcp.json in a project",
+    "codex": "~/.codex/config.toml",
+}
+
+def client_config(options, server):
     """What to paste or run, so that a client starts this server."""
-    name = re.sub(r"[^A-Za-z0-9_-]+", "-", server.info["name"])
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", server.info["name"]).strip("-") or "server"
     command = [sys.executable, os.path.abspath(__file__)]
-    if target:
-        path, name_inside = split_target(target)
-        command.append(os.path.abspath(path) + (f":{name_inside}" if name_inside else ""))
+    if options.file:
+        path, inside = split_target(options.file)
+        command.append(os.path.abspath(path) + (f":{inside}" if inside else ""))
+    command += ["--reload"] if options.reload else []
+    command += ["--trace", os.path.abspath(options.trace)] if options.trace else []
+    for flag, value in (("--log-level", options.log_level), ("--timeout", options.timeout)):
+        command += [flag, str(value)] if value else []
     entry = {"command": command[0], "args": command[1:]}
-    if client == "claude-code":
+    if options.config == "claude-code":
         if os.name == "posix":
             from shlex import join
         else:
             from subprocess import list2cmdline as join
         return f"claude mcp add {name} -- {join(command)}"
-    if client == "codex":  # ~/.codex/config.toml; a JSON string is a TOML string
+    if options.config == "codex":  # a JSON string is a TOML string
         toml = partial(json.dumps, ensure_ascii=False)
         return (f"[mcp_servers.{name}]\ncommand = {toml(command[0])}\n"
                 f"args = {toml(command[1:])}")
-    if client == "vscode":  # .vscode/mcp.json
+    if options.config == "vscode":
         return json.dumps({"servers": {name: {"type": "stdio", **entry}}}, indent=2)
     return json.dumps({"mcpServers": {name: entry}}, indent=2)
 
 def read_options():
     import argparse
+
+    def seconds(text):
+        if not float(text) > 0:
+            raise ValueError
+        return float(text)
     parser = argparse.ArgumentParser(
-        prog="mcp_server.py", description="Serve a Python file to AI clients over MCP.")
-    add = parser.add_argument
-    add("file", nargs="?", metavar="FILE.py[:object]",
-        help="what it registers, or its public functions; none: a demo")
+        prog="mcp_server.py", allow_abbrev=False,
+        description="Serve a Python file to AI clients over MCP.")
+    parser.add_argument("file", nargs="?", metavar="FILE.py[:object]",
+                        help="what it registers, or its public functions; none: a demo")
+    add = parser.add_mutually_exclusive_group().add_argument
     add("--list", action="store_true", help="show what it offers")
     add("--schema", metavar="NAME", help="show the schema of a tool")
     add("--call", nargs="+", metavar="NAME", action="extend",
         help="call a tool: NAME a=2 b=3, or NAME '{\"a\": 2}'")
+    add("--config", choices=CLIENTS, help="show what to paste or run there")
+    add = parser.add_argument
     add("--protocol", choices=PROTOCOL_VERSIONS, default=NEWEST_HANDSHAKE, metavar="DATE",
-        help="the revision that these three speak: " + ", ".join(PROTOCOL_VERSIONS))
-    add("--config", choices=("claude", "claude-code", "cursor", "vscode", "codex"),
-        help="show what to paste or run there")
+        help="the revision that --list, --schema and --call speak: "
+             f"{', '.join(PROTOCOL_VERSIONS)} (default: {NEWEST_HANDSHAKE})")
     add("--reload", action="store_true", help="load FILE.py again when it changes")
-    add("--trace", metavar="FILE", help="write every message to a file")
+    add("--trace", metavar="FILE", help="append every message to a file")
     add("--log-level", choices=LOG_LEVELS, help="what to show on stderr")
-    add("--timeout", type=float, help="seconds a tool may take")
+    add("--timeout", type=seconds, help="how long a tool may take")
     add("--version", action="version", version=__version__)
     options = parser.parse_args()
-    if not options.file and (options.reload or any(
-            word.endswith(".py") for word in options.call or ())):
+    if not options.file and options.reload:
+        parser.error("--reload needs a FILE.py")
+    if not options.file and any(word.endswith(".py") for word in options.call or ()):
         parser.error("FILE.py comes first: mcp_server.py FILE.py --call NAME a=2")
     return options
+
+def output_of(options, get_server):
+    """What --config, --list, --schema or --call shows, and the exit code."""
+    if options.config:
+        print(CLIENTS[options.config] + ":", file=sys.stderr)
+        return client_config(options, get_server()), 0
+    with Person(get_server(), options.protocol) as person:
+        if options.list:
+            return table_of(person), 0
+        if options.schema:
+            return json.dumps(input_schema_of(person, options.schema), indent=2), 0
+        return call_tool(person, options.call[0], options.call[1:])
 
 def main():
     """python mcp_server.py [FILE.py] ...: see --help."""
     from contextlib import redirect_stdout
     sys.modules.setdefault("mcp_server", sys.modules[__name__])  # FILE imports this one
-    if sys.stdout:
-        sys.stdout.reconfigure(errors="backslashreplace")  # Windows: a pipe is not UTF-8
     options = read_options()
 
     def get_server():
-        with redirect_stdout(sys.stderr):  # what FILE prints
-            server = load(options.file) if options.file else demo()
+        server = load(options.file) if options.file else demo()
         server.timeout = options.timeout or server.timeout
         return server
 
@@ -4417,26 +4491,21 @@ def main():
     try:
         if options.log_level:
             os.environ["LOG_LEVEL"] = options.log_level
-        if options.trace:
+        if options.trace and not options.config:
             Log.file = open(options.trace, "a", 1, encoding="utf-8")
-        if options.config:
-            print(client_config(options.config, get_server(), options.file))
-        elif options.list or options.schema or options.call:
-            with Person(get_server(), options.protocol) as person:
-                if options.list:
-                    show_list(person)
-                elif options.schema:
-                    print(json.dumps(find_tool(person, options.schema), indent=2))
-                elif not call_tool(person, options.call[0], options.call[1:]):
-                    return 1
-        else:
+        if not (options.config or options.list or options.schema or options.call):
             run_process(get_server_and_watch)
+            return 0
+        with redirect_stdout(sys.stderr):  # for what FILE and its tools print
+            text, code = output_of(options, get_server)
+        sys.stdout.reconfigure(errors="backslashreplace")  # Windows: a pipe is not UTF-8
+        print(text)
+        return code
     except (CannotServe, RpcError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-    return 0
 
 if __name__ == "__main__":
     raise SystemExit(main())

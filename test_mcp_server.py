@@ -1007,6 +1007,20 @@ def test_serve_works_on_a_socket():
     stream.close(), here.close(), there.close()
 
 
+def test_what_a_tool_prints_shows_at_once():
+    body = script("""
+        @register
+        def talk() -> str:
+            "Prints."
+            print("hello")
+            return "done"
+        run()
+        """)
+    with Process(body) as peer:
+        assert peer.text(call(1, "talk")) == "done"
+        assert peer.process.stderr.readline() == b"hello\n"  # while it runs
+
+
 # ------------------------------------------------------------------------- ending
 
 
@@ -3509,6 +3523,16 @@ FILES = {
         def fail() -> str:
             "Fails."
             raise ValueError("no luck")
+        def noisy() -> str:
+            "Prints."
+            print("loud")
+            return "quiet"
+        def nothing() -> str:
+            "Says nothing."
+            return ""
+        def reads() -> str:
+            "Reads stdin."
+            return input()
         def _hidden(): pass
         """,
     "helper.py": "two = 2",
@@ -3571,6 +3595,9 @@ FILES = {
             return f"{answer} in {ctx.protocol_version}"
         """,
     "missing.py": "\nimport no_such_module",
+    "leans_on_broken.py": "\n\nimport broken",
+    "leans_on_failing.py": "import failing",
+    "failing.py": "\n1 / 0",
     "untyped.py": "\ndef f(x): pass",
     "broken.py": "def f(:",
     "exits.py": "raise SystemExit(3)",
@@ -3592,7 +3619,7 @@ COMMANDS = [  # (words, exit code, what stands on stdout, or on stderr if it fai
     ("own.py:second --list", 0, "tool      only()  Only here."),
     ("own.py --list", 0, "tool      only()  Only here."),
     ("several.py --list", 1, "pick one: several.py:first, several.py:second"),
-    ("mixed.py --list", 1, "pick one: mixed.py:server; @register alone fills none"),
+    ("mixed.py --list", 1, "pick one: mixed.py:server; @register alone fills none of these"),
     ("mixed.py:server --call two", 0, "two"),
     ("paged.py --list", 0, "tool      c()    c\ntool      ask()  Asks."),
     ("paged.py --list --protocol 2024-11-05", 0, "tool      c()    c\ntool      ask()  Asks."),
@@ -3601,14 +3628,23 @@ COMMANDS = [  # (words, exit code, what stands on stdout, or on stderr if it fai
     ("own.py:third --list", 1, "third is no Server; there are: first, second"),
     ("functions.py --call add a=5", 0, "7"),
     ("functions.py --call add a=5 b=x", 1, 'arguments.b: expected integer, got string "x"'),
+    ("functions.py --call add a=5 b=1.5", 1, "arguments.b: expected integer, got number 1.5"),
+    ("functions.py --call noisy", 0, "quiet\n"),
+    ("functions.py --call nothing", 0, "\n"),
+    ("functions.py --call reads", 1, "stdin belongs to the client"),
     ("functions.py --call picture", 0, "wrote picture-1.png"),
     ("functions.py --call fail", 1, "ValueError: no luck"),
-    ("functions.py --call nope", 1, "there are: add, picture, fail"),
+    ("functions.py --call nope", 1, "there are: add, picture, fail, noisy"),
     ("functions.py --schema add", 0, '"additionalProperties": false'),
-    ("functions.py --schema nope", 1, "there are: add, picture, fail"),
-    ("functions.py --call add 5", 1, "write name=value (it takes: a, b)"),
+    ("functions.py --schema nope", 1, "there are: add, picture, fail, noisy"),
+    ("functions.py --call add 5", 1, "cannot read '5'; write name=value"),
     ("functions.py --call add {a:5}", 1, "or one JSON object"),
-    ("functon.py --config codex", 1, "functon.py: there is no such file"),
+    ("functions.py --call add --s 1", 2, "unrecognized arguments: --s"),
+    ("functions.py --list --schema add", 2, "not allowed with argument --list"),
+    ("functions.py --timeout -1", 2, "invalid seconds value: '-1'"),
+    ("functon.py --config codex", 1, "functon.py: there is no such file in /"),
+    ("leans_on_broken.py", 1, "broken.py, line 1: SyntaxError"),
+    ("leans_on_failing.py", 1, "failing.py, line 2: ZeroDivisionError"),
     ("untyped.py --list", 1, "call it _f"),
     ("missing.py", 1, "missing.py, line 2: ModuleNotFoundError"),
     ("untyped.py", 1, "untyped.py, line 2: tool 'f': parameter 'x': it has no type hint"),
@@ -3620,7 +3656,7 @@ COMMANDS = [  # (words, exit code, what stands on stdout, or on stderr if it fai
     ("--call convert length=1 unit=km", 0, "1000.0"),
     ("--call convert length=1 unit=px", 1, "expected one of m, km, ft, mile, got 'px'"),
     ("--call convert length=1 unit=m paged.py", 2, "FILE.py comes first"),
-    ("--reload", 2, "FILE.py comes first"),
+    ("--reload", 2, "--reload needs a FILE.py"),
     ("--trace no/such/folder", 1, "No such file or directory"),
 ]
 
@@ -3714,10 +3750,14 @@ def test_a_changed_file_is_served_anew(tmp_path):
         assert "the old tools stay" in peer.process.stderr.readline().decode()
         assert tool_names(peer) == ["wait", "after"]
 
-        neighbour.write_text("answer = 'second'")
+        neighbour.write_text("answer = 'second'; import other")
         os.utime(neighbour, ns=(time.time_ns(),) * 2)
         assert "the old tools stay" in peer.process.stderr.readline().decode()
+        (tmp_path / "other.py").write_text("is not Python")
         changing(tmp_path, CHANGING % ("new", "last"))
+        assert "other.py, line 1: SyntaxError" in peer.process.stderr.readline().decode()
+        (tmp_path / "other.py").write_text("# mended")
+        os.utime(tmp_path / "other.py", ns=(time.time_ns(),) * 2)
         assert [peer.recv()["method"] for _ in "12"] == [
             "notifications/tools/list_changed"] * 2
         assert peer.text(call(3, "last")) == "second"
@@ -3818,6 +3858,14 @@ def test_a_file_is_served(tmp_path):
             code, rest, errors = peer.end()
             assert (code, rest) == (0, [])
             assert ("noise" in errors) == (name == "functions.py")
+
+
+def test_the_config_has_what_else_was_asked_for(tmp_path):
+    words = "functions.py --config vscode --reload --timeout 5 --trace t.log --log-level debug"
+    entry = json.loads(command_line(tmp_path, *words.split()).stdout)["servers"]["functions"]
+    assert entry["args"][2:] == ["--reload", "--trace", str(tmp_path / "t.log"), "--log-level",
+                                 "debug", "--timeout", "5.0"]
+    assert not (tmp_path / "t.log").exists()
 
 
 @pytest.mark.parametrize("client", ["claude", "claude-code", "cursor", "vscode", "codex"])
@@ -4383,7 +4431,8 @@ def test_the_readme_sessions_are_what_one_sees(tmp_path):
         done = subprocess.run(["sh", "-c", command.replace("python3", sys.executable)],
                               cwd=tmp_path, capture_output=True, text=True, timeout=BOUND)
         assert looks_like(expected, done.stdout), (command, done.stdout)
-        assert done.stderr == ""
+        assert done.stderr == ("" if "--config" not in command else
+                               "claude_desktop_config.json (Settings, Developer, Edit Config):\n")
 
 
 def test_the_readme_conversation_is_what_one_sees(tmp_path):
