@@ -1799,6 +1799,8 @@ def model_plan(hint, args, plan):
 
 def word_of(hint):
     """list[int] -> "builtins.list", Optional[int] -> "typing.Union" """
+    if hasattr(hint, "__metadata__"):
+        return "typing.Annotated"  # its name is that of the hint inside
     thing = getattr(hint, "__origin__", hint)
     name = getattr(thing, "__name__", None) or getattr(thing, "_name", None)
     if not name:  # int | str itself has no name
@@ -1846,8 +1848,10 @@ def read_doc(doc):
         return re.sub(f"(?m)^ {{{margin}}}", "", lines)
 
     first, newline, rest = (doc or "").expandtabs().partition("\n")
+    if not newline:
+        return first.strip(), {}
     whole, about = f"{first.strip()}\n{dedent(rest)}\n", {}
-    for section, entry in DOC_LISTS if newline else ():
+    for section, entry in DOC_LISTS:
         for found in re.findall(section, whole):
             for names, words in re.findall(entry, dedent(found)):
                 about.update(dict.fromkeys(names.split(", "), " ".join(words.split())))
@@ -1932,7 +1936,7 @@ def record_plan(cls, args, plan):
     return schema, load
 
 FORMS = {  # a name -> the form
-    "typing.Union": union_plan,
+    "typing.Annotated": annotated_plan, "typing.Union": union_plan,
     "typing.Literal": lambda hint, args, plan: choice_plan([(plain(a), a) for a in args]),
     **dict.fromkeys(["typing.Required", "typing.NotRequired"],
                     lambda hint, args, plan: plan(args[0])),
@@ -1942,8 +1946,7 @@ FORMS = {  # a name -> the form
     "builtins.tuple": tuple_plan,
     "builtins.dict": dict_plan, "collections.Mapping": dict_plan,
 }
-MARKS = {  # an attribute that gives a hint away -> its form; asked first, in this order
-    "__metadata__": annotated_plan,
+MARKS = {  # an attribute that gives a hint away -> its form; the first one counts
     "__supertype__": lambda hint, args, plan: plan(hint.__supertype__),  # NewType
     "__value__": lambda hint, args, plan: plan(hint.__value__),  # type Name = ...
     "__members__": lambda hint, args, plan: choice_plan(members(hint)),
@@ -1959,12 +1962,12 @@ def plan_of(hint, scope=None, parents=()):
         return Nullable(type="null"), None
     if hint in parents:
         raise HintError(f"{name} contains itself; write dict or list for the inner one")
-    form = next((MARKS[mark] for mark in MARKS if hasattr(hint, mark)), FORMS.get(word))
+    if word in LEAVES:
+        return leaf_plan(hint, *LEAVES[word])
+    form = FORMS.get(word) or next((MARKS[m] for m in MARKS if hasattr(hint, m)), None)
     if form:
         return form(hint, getattr(hint, "__args__", ()),
                     lambda part: plan_of(part, scope, (*parents, hint)))
-    if word in LEAVES:
-        return leaf_plan(hint, *LEAVES[word])
     raise HintError(f"{name} has no JSON form; write str, int, float, bool, list[...], "
                     "dict[str, ...], Literal[...], an Enum, a dataclass or a TypedDict")
 
@@ -2691,17 +2694,20 @@ class Record:
 
     fields = RECORD_FIELDS
 
-    def __init__(self, key, where, fn, input_schema=None, **entry):
-        self.key = key            # what clients call it by
+    def __init__(self, key, where, fn, input_schema=None):
+        self.key, self.where = key, where  # what clients call it by; what we do
         self.fn = fn
         self.signature = Signature(fn, Context, where, input_schema)
         self.is_async = function_behind(fn).__code__.co_flags & CO_COROUTINE
         self.input_schema = self.signature.schema
-        self.entry = compact(**entry)
+
+    def publish(self, **fields):
+        """Set its entry in a list; what is None is left out."""
+        self.entry = compact(**fields)
         try:
             encode(self.entry)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{where}: {error}; schemas, annotations, icons and meta "
+            raise ValueError(f"{self.where}: {error}; schemas, annotations, icons and meta "
                              "must be plain JSON") from None
 
     def describe(self, version):
@@ -2740,8 +2746,7 @@ class Tool(Record):
                  annotations, icons, meta, timeout, serial, coerce, allow_extra):
         name = check_name(name or getattr(fn, "__name__", type(fn).__name__))
         where = f"tool {name!r}"
-        super().__init__(name, where, fn, input_schema, name=name, title=title,
-                         annotations=annotations, icons=icons, _meta=meta)
+        super().__init__(name, where, fn, input_schema)
         self.timeout, self.serial, self.coerce = timeout, serial, coerce
         if allow_extra and input_schema is None:
             self.input_schema = {**self.input_schema, "additionalProperties": True}
@@ -2750,10 +2755,10 @@ class Tool(Record):
             self.check_input = usable(input_schema, f"{where}: input_schema")
         self.check_output = None if self.output_schema is None else usable(
             self.output_schema, f"{where}: output_schema", any_root=True)
-        self.entry.update(
+        self.publish(
+            name=name, title=title, annotations=annotations, icons=icons, _meta=meta,
             description=description or self.signature.doc or title or name,
-            inputSchema=self.input_schema, **compact(outputSchema=self.output_schema))
-        encode(self.entry)
+            inputSchema=self.input_schema, outputSchema=self.output_schema)
 
     def result(self, value, version):
         """What the function returned -> the result of tools/call."""
@@ -2824,12 +2829,12 @@ class Resource(Record):
         if mime_type is None:
             from mimetypes import guess_type
             self.mime_type = guess_type(uri.partition("{?")[0].rpartition("/")[2])[0]
-        super().__init__(
-            uri, where, fn, name=name or getattr(fn, "__name__", uri), title=title,
-            mimeType=self.mime_type, size=size, annotations=annotations, icons=icons,
-            _meta=meta)
-        self.entry["uriTemplate" if self.is_template else "uri"] = uri
-        self.entry.update(compact(description=description or self.signature.doc or None))
+        super().__init__(uri, where, fn)
+        self.publish(
+            name=name or getattr(fn, "__name__", uri), title=title, icons=icons,
+            description=description or self.signature.doc or None, _meta=meta, size=size,
+            mimeType=self.mime_type, annotations=annotations,
+            **{"uriTemplate" if self.is_template else "uri": uri})
         takes, needs = self.input_schema["properties"], self.input_schema["required"]
         path = {name for name, kind in self.kinds.items() if kind != "?"}
         wrong = sorted((set(needs) - path) | (set(self.kinds) - set(takes)))
@@ -2873,10 +2878,10 @@ class Prompt(Record):
 
     def __init__(self, fn, name, title, description, icons, meta):
         name = check_name(name or getattr(fn, "__name__", type(fn).__name__))
-        super().__init__(name, f"prompt {name!r}", fn, name=name, title=title, icons=icons,
-                         _meta=meta)
+        super().__init__(name, f"prompt {name!r}", fn)
         required = self.input_schema["required"]
-        self.entry.update(
+        self.publish(
+            name=name, title=title, icons=icons, _meta=meta,
             description=description or self.signature.doc or title or name,
             arguments=[compact(name=argument, description=schema.get("description"),
                                required=argument in required)
