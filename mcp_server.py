@@ -64,7 +64,7 @@ import re
 import sys
 import threading
 import time
-from collections import deque
+from collections import ChainMap, deque
 from functools import partial
 
 TYPE_CHECKING = False  # type checkers take this for true; typing costs 3 ms to import
@@ -1925,9 +1925,8 @@ def plan_fields(kind, rows, about, plan, strict=True):
             "additionalProperties": False}, loads, absent
 
 def record_plan(cls, args, plan):
-    scope = {}
-    for base in reversed(cls.__mro__):  # fields may be inherited from another module
-        scope.update(vars(sys.modules.get(base.__module__, sys)))
+    modules = [sys.modules.get(base.__module__, sys) for base in cls.__mro__]
+    scope = ChainMap(*map(vars, modules))  # fields may be inherited from another module
     schema, loads, absent = plan_fields(
         f"{cls.__name__} field", record_rows(cls, scope), read_doc(cls.__doc__)[1],
         lambda hint: plan(resolve(hint, scope)))
@@ -1936,6 +1935,7 @@ def record_plan(cls, args, plan):
     return schema, load
 
 FORMS = {  # a name -> the form
+    "builtins.NoneType": lambda hint, args, plan: (Nullable(type="null"), None),
     "typing.Annotated": annotated_plan, "typing.Union": union_plan,
     "typing.Literal": lambda hint, args, plan: choice_plan([(plain(a), a) for a in args]),
     **dict.fromkeys(["typing.Required", "typing.NotRequired"],
@@ -1957,13 +1957,12 @@ MARKS = {  # an attribute that gives a hint away -> its form; the first one coun
 def plan_of(hint, scope=None, parents=()):
     """The plan of a hint whose names are those of `scope`, inside the hints `parents`."""
     hint = resolve(hint, scope or {})
-    name, word = getattr(hint, "__name__", hint), word_of(hint)
-    if hint is type(None):
-        return Nullable(type="null"), None
-    if hint in parents:
-        raise HintError(f"{name} contains itself; write dict or list for the inner one")
+    word = word_of(hint)
     if word in LEAVES:
         return leaf_plan(hint, *LEAVES[word])
+    name = getattr(hint, "__name__", hint)
+    if hint in parents:
+        raise HintError(f"{name} contains itself; write dict or list for the inner one")
     form = FORMS.get(word) or next((MARKS[m] for m in MARKS if hasattr(hint, m)), None)
     if form:
         return form(hint, getattr(hint, "__args__", ()),
@@ -1988,14 +1987,14 @@ def function_behind(fn):
     raise HintError(f"{fn!r:.80} does not say what it takes; write a def that calls it")
 
 def scope_of(fn):
-    """The names that a function sees: its module's, then those of functions around it."""
-    names = dict(fn.__globals__)
+    """The names that a function sees: those of functions around it, then its module's."""
+    around = {}
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or ()):
         try:
-            names[name] = cell.cell_contents
+            around[name] = cell.cell_contents
         except ValueError:  # not assigned yet
             pass
-    return names
+    return ChainMap(around, fn.__globals__)
 
 def parameters_of(fn):
     """def f(a: int, /, b=2) -> [("a", "/", int, MISSING), ("b", "", MISSING, 2)]"""
@@ -2033,8 +2032,8 @@ class Signature:
     With a schema that somebody wrote, the hints only say what to convert."""
 
     def __init__(self, fn, context_type, where, written_schema):
-        inner, infer = function_behind(fn), written_schema is None
-        scope = scope_of(inner)
+        self.function = inner = function_behind(fn)
+        infer, scope = written_schema is None, scope_of(inner)
         self.doc, about = read_doc(inner.__doc__ or getattr(fn, "__doc__", ""))
         self.context, self.open, self.positional, rows = None, False, [], []
         try:
@@ -2698,7 +2697,7 @@ class Record:
         self.key, self.where = key, where  # what clients call it by; what we do
         self.fn = fn
         self.signature = Signature(fn, Context, where, input_schema)
-        self.is_async = function_behind(fn).__code__.co_flags & CO_COROUTINE
+        self.is_async = self.signature.function.__code__.co_flags & CO_COROUTINE
         self.input_schema = self.signature.schema
 
     def publish(self, **fields):
