@@ -1626,14 +1626,15 @@ LEAVES = {  # a type without parts -> (schema, load(type, value))
                         lambda cls, value: cls(str(value))),
 }
 
+def load_leaf(cls, schema, load, value, at):
+    try:
+        return load(cls, value)
+    except (ValueError, TypeError, ArithmeticError):
+        what = schema.get("format") or schema.get("contentEncoding") or cls.__name__
+        raise ValueError(say(at, what, value)) from None
+
 def leaf_plan(cls, schema, load):
-    def convert(value, at):
-        try:
-            return load(cls, value)
-        except (ValueError, TypeError, ArithmeticError):
-            what = schema.get("format") or schema.get("contentEncoding") or cls.__name__
-            raise ValueError(say(at, what, value)) from None
-    return dict(schema), load and convert
+    return dict(schema), load and partial(load_leaf, cls, schema, load)
 
 def load_each(parts, load_of, at):
     """{step: loaded value}; one ValueError lists all problems."""
@@ -1885,7 +1886,7 @@ def as_default(value):
         return next(shown for shown, member in members(type(value)) if member is value)
     try:
         if value == value:  # else it is NaN
-            return plain(value)
+            return json.loads(json.dumps(plain(value)))
     except (TypeError, ValueError):
         pass
     raise HintError(f"the default {value!r:.60} is not JSON; use None and set it "
@@ -2002,8 +2003,9 @@ def parameters_of(fn):
         code, hints = fn.__code__, fn.__annotations__
         if not code.co_flags & 0x0C:  # no *args, no **kwargs: inspect is not needed
             names = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
-            last = zip(names[:code.co_argcount][::-1], (fn.__defaults__ or ())[::-1])
-            defaults = {**dict(last), **(fn.__kwdefaults__ or {})}
+            last = fn.__defaults__ or ()
+            defaults = {**dict(zip(names[code.co_argcount - len(last):], last)),
+                        **(fn.__kwdefaults__ or {})}
             return [(name, "/" if i < code.co_posonlyargcount else "",
                      hints.get(name, MISSING), defaults.get(name, MISSING))
                     for i, name in enumerate(names)]
@@ -2065,10 +2067,10 @@ class Signature:
         """The schema of a returned dataclass or TypedDict; others go out as text."""
         try:
             hint = resolve(hint, scope)
-            if hasattr(hint, "__total__") or all(
+            if hasattr(hint, "__total__") or hasattr(hint, "__dataclass_fields__") and all(
                     field.init for field in hint.__dataclass_fields__.values()):
                 return plan_of(hint, scope)[0]
-        except (HintError, AttributeError):  # no schema; or neither of the two
+        except HintError:
             pass
         return None
 
@@ -2693,20 +2695,17 @@ class Record:
 
     fields = RECORD_FIELDS
 
-    def __init__(self, key, where, fn, input_schema=None):
-        self.key, self.where = key, where  # what clients call it by; what we do
+    def __init__(self, key, where, fn, input_schema=None, **written):
+        self.key = key            # what clients call it by
         self.fn = fn
         self.signature = Signature(fn, Context, where, input_schema)
         self.is_async = self.signature.function.__code__.co_flags & CO_COROUTINE
         self.input_schema = self.signature.schema
-
-    def publish(self, **fields):
-        """Set its entry in a list; what is None is left out."""
-        self.entry = compact(**fields)
+        self.entry = compact(**written)
         try:
-            encode(self.entry)
+            encode(self.entry)  # now, not in the first list; what we infer is good
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{self.where}: {error}; schemas, annotations, icons and meta "
+            raise ValueError(f"{where}: {error}; schemas, annotations, icons and meta "
                              "must be plain JSON") from None
 
     def describe(self, version):
@@ -2745,7 +2744,10 @@ class Tool(Record):
                  annotations, icons, meta, timeout, serial, coerce, allow_extra):
         name = check_name(name or getattr(fn, "__name__", type(fn).__name__))
         where = f"tool {name!r}"
-        super().__init__(name, where, fn, input_schema)
+        super().__init__(name, where, fn, input_schema, name=name, title=title,
+                         description=description, inputSchema=input_schema,
+                         outputSchema=output_schema, annotations=annotations, icons=icons,
+                         _meta=meta)
         self.timeout, self.serial, self.coerce = timeout, serial, coerce
         if allow_extra and input_schema is None:
             self.input_schema = {**self.input_schema, "additionalProperties": True}
@@ -2754,10 +2756,9 @@ class Tool(Record):
             self.check_input = usable(input_schema, f"{where}: input_schema")
         self.check_output = None if self.output_schema is None else usable(
             self.output_schema, f"{where}: output_schema", any_root=True)
-        self.publish(
-            name=name, title=title, annotations=annotations, icons=icons, _meta=meta,
+        self.entry.update(
             description=description or self.signature.doc or title or name,
-            inputSchema=self.input_schema, outputSchema=self.output_schema)
+            inputSchema=self.input_schema, **compact(outputSchema=self.output_schema))
 
     def result(self, value, version):
         """What the function returned -> the result of tools/call."""
@@ -2828,12 +2829,12 @@ class Resource(Record):
         if mime_type is None:
             from mimetypes import guess_type
             self.mime_type = guess_type(uri.partition("{?")[0].rpartition("/")[2])[0]
-        super().__init__(uri, where, fn)
-        self.publish(
-            name=name or getattr(fn, "__name__", uri), title=title, icons=icons,
-            description=description or self.signature.doc or None, _meta=meta, size=size,
-            mimeType=self.mime_type, annotations=annotations,
-            **{"uriTemplate" if self.is_template else "uri": uri})
+        super().__init__(
+            uri, where, fn, name=name or getattr(fn, "__name__", uri), title=title,
+            description=description, mimeType=self.mime_type, size=size,
+            annotations=annotations, icons=icons, _meta=meta)
+        self.entry["uriTemplate" if self.is_template else "uri"] = uri
+        self.entry.update(compact(description=description or self.signature.doc or None))
         takes, needs = self.input_schema["properties"], self.input_schema["required"]
         path = {name for name, kind in self.kinds.items() if kind != "?"}
         wrong = sorted((set(needs) - path) | (set(self.kinds) - set(takes)))
@@ -2877,10 +2878,10 @@ class Prompt(Record):
 
     def __init__(self, fn, name, title, description, icons, meta):
         name = check_name(name or getattr(fn, "__name__", type(fn).__name__))
-        super().__init__(name, f"prompt {name!r}", fn)
+        super().__init__(name, f"prompt {name!r}", fn, name=name, title=title,
+                         description=description, icons=icons, _meta=meta)
         required = self.input_schema["required"]
-        self.publish(
-            name=name, title=title, icons=icons, _meta=meta,
+        self.entry.update(
             description=description or self.signature.doc or title or name,
             arguments=[compact(name=argument, description=schema.get("description"),
                                required=argument in required)
