@@ -1130,15 +1130,18 @@ class Problems(list):
 
 def json_type(value):
     """5 -> "integer", 5.0 -> "integer", 5.5 -> "number", True -> "boolean"."""
-    kind = next((JSON_TYPES[c] for c in type(value).__mro__ if c in JSON_TYPES), "nothing")
+    kind = JSON_TYPES.get(type(value)) or next(
+        (JSON_TYPES[base] for base in type(value).__mro__ if base in JSON_TYPES), "nothing")
     return "integer" if kind == "number" and value.is_integer() else kind
+
+QUOTER = json.JSONEncoder(ensure_ascii=False, default=str)
 
 def quote(value):
     """The value as JSON, cut short; a lone surrogate becomes an escape."""
     if isinstance(value, str) and len(value) > 60:
         value = value[:57] + "..."
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text[:120].encode("utf-8", "backslashreplace").decode()
+    text = QUOTER.encode(value)[:120]
+    return text.encode("utf-8", "backslashreplace").decode()
 
 def show(value):
     """A few words for any value: string "ten", integer 5, null, array of 3 items."""
@@ -1286,12 +1289,14 @@ def children(choose):
     return keyword
 
 def type_(rule, value, at, out, seen, parts):
-    if JSON_TYPES.get(type(value)) not in rule and json_type(value) not in rule:
-        out.append((at, either(rule.values()), value))
+    fits, text = rule
+    if JSON_TYPES.get(type(value)) not in fits and json_type(value) not in fits:
+        out.append((at, text, value))
 
 def enum(rule, value, at, out, seen, parts):
-    if key(value) not in rule:
-        out.append((at, either(rule.values()), value))
+    fits, text = rule
+    if key(value) not in fits:
+        out.append((at, text, value))
 
 def allOf(rule, value, at, out, seen, parts):
     for check in rule:
@@ -1349,16 +1354,15 @@ def additionalProperties(value, rule, parts, seen):
 # What makes an argument ready, where its form does not say all.  Raises ValueError.
 
 def types(names):
-    """"number" -> {"integer": "number", "number": "number"}: what fits -> its text."""
+    """"number" -> ({"number", "integer"}, "number"): what fits, and as text."""
     names = [names] if isinstance(names, str) else names
     if any(name not in JSON_TYPES.values() for name in names):
         raise ValueError(f"expected types among {', '.join(JSON_TYPES.values())}")
-    texts = {name: name for name in names}
-    return {"integer": "number", **texts} if "number" in texts else texts
+    return {*names, *["integer"] * ("number" in names)}, either(names)
 
 def choices(options):
-    """["asc", 1] -> {key("asc"): '"asc"', key(1): "1"}: what fits -> its text."""
-    return {key(option): quote(option) for option in options}
+    """["asc", 1] -> ({key("asc"), key(1)}, '"asc" or 1'): what fits, and as text."""
+    return set(map(key, options)), either(map(quote, options))
 
 def must(expected, fits):
     """Makes a readier that leaves the argument as it is, if it fits."""
@@ -1375,7 +1379,7 @@ INT, NUM, REF, ONE, MANY, NAMED = "integer", "number", "ref", "schema", "schemas
 ARGUMENTS = {NUM: "integer or number", REF: "string", ONE: "object or boolean",
              MANY: "array", NAMED: "object", "any": " or ".join(JSON_TYPES.values())}
 NUMBER, TEXT, ARRAY, OBJECT = (int, float), (str,), (list,), (dict,)
-ANY = (*JSON_TYPES, object)  # object: what is no JSON at all
+ANY = (*JSON_TYPES, type(...), object)  # ... stands for nothing, object for what is no JSON
 KEYWORDS = {  # name: (classes of value, form of argument, function[, what readies it])
     "$ref": (ANY, REF, allOf),
     "$dynamicRef": (ANY, REF, allOf),
