@@ -2098,6 +2098,17 @@ def takes_text(schema):
         return any(isinstance(value, str) for value in schema["enum"])
     return "string" in schema.get("type", "string")
 
+def fitting():
+    """A valid(value, schema) that prepares each schema it meets once."""
+    checks = {}  # id(schema) -> check
+    def valid(value, schema):
+        try:
+            check = checks.get(id(schema)) or checks.setdefault(id(schema), prepare(schema))
+        except SchemaError:  # it refers to what is outside of it: leave the value alone
+            return True
+        return not check(value)
+    return valid
+
 def coerce(value, schema, valid):
     """("5", {"type": "integer"}, valid) -> 5: where "5" is refused and 5 is not.
 
@@ -2115,8 +2126,9 @@ def coerce(value, schema, valid):
         parsed = coerce(parsed, schema, valid)
         return parsed if valid(parsed, schema) else value
     for branch in schema.get("anyOf", ()):
-        if valid(coerce(value, branch, valid), branch):
-            return coerce(value, branch, valid)
+        better = coerce(value, branch, valid)
+        if valid(better, branch):
+            return better
     if isinstance(value, list):
         return [coerce(item, schema.get("items"), valid) for item in value]
     if isinstance(value, dict):
@@ -2723,7 +2735,7 @@ class Record:
         ready = without_nulls(given, self.input_schema)
         problems = self.check_input(ready, "arguments")
         if problems and convert:
-            ready = coerce(ready, self.input_schema, lambda v, s: not validate(v, s))
+            ready = coerce(ready, self.input_schema, fitting())
             problems = self.check_input(ready, "arguments")
         if problems:
             raise BadArguments("\n".join(problems))

@@ -2182,6 +2182,23 @@ def test_coerce_converts_only_what_is_refused_as_it_is(hint, value, expected):
     assert json.dumps(value) == before
 
 
+def test_coerce_leaves_alone_what_a_reference_describes():
+    server = Server("test", coerce=True)
+    server.register(lambda a, b: f"{a} {b}", name="f", input_schema={
+        "type": "object", "$defs": {"n": INT},
+        "properties": {"a": {"$ref": "#/$defs/n"}, "b": INT}})
+    assert server.call("f", a=1, b="2")["content"][0]["text"] == "1 2"
+    assert "arguments.a: expected integer" in server.call("f", a="1", b=2)["content"][0]["text"]
+
+
+def test_coerce_prepares_a_schema_once_for_all_items():
+    fits, prepared = mcp_server.fitting(), []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mcp_server, "prepare", lambda schema: prepared.append(schema) or prepare(schema))
+        assert mcp_server.coerce(["5"] * 1000, schema_of(List[int]), fits) == [5] * 1000
+    assert len(prepared) == 2
+
+
 # -------------------------------------------------------------------------- tools
 
 
