@@ -1115,6 +1115,9 @@ JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean",
 class SchemaError(ValueError):
     """The schema cannot be used.  Says where in it, why, and what to do."""
 
+class Nullable(dict):
+    """A schema that null fits too, which is known to us alone: see section 10."""
+
 class Enough(Exception):
     """Ends a walk early: its verdict is known, or would cost too much."""
 
@@ -1140,6 +1143,8 @@ def quote(value):
     """The value as JSON, cut short; a lone surrogate becomes an escape."""
     if isinstance(value, str) and len(value) > 60:
         value = value[:57] + "..."
+    if isinstance(value, int) and value.bit_length() > 200:  # str() may refuse it
+        return f"<{value.bit_length()} bits>"
     text = QUOTER.encode(value)[:120]
     return text.encode("utf-8", "backslashreplace").decode()
 
@@ -1149,8 +1154,6 @@ def show(value):
     if kind in ("array", "object"):
         noun = "item" if kind == "array" else "key"
         return f"{kind} of {len(value)} {noun}{'s' * (len(value) != 1)}"
-    if isinstance(value, int) and value.bit_length() > 200:  # str() may refuse it
-        return f"integer of {value.bit_length()} bits"
     return kind if kind in ("null", "nothing") else f"{kind} {quote(value)}"
 
 def where(at):
@@ -1272,7 +1275,8 @@ def holds(expected, fits):
     """Makes a keyword about the value alone: fits(value, rule)."""
     def keyword(rule, value, at, out, seen, parts):
         if not fits(value, rule):
-            out.append((at, expected.format(rule), value))
+            text = getattr(rule, "text", None) or quote(rule)
+            out.append((at, expected.format(text), value))
     return keyword
 
 def children(choose):
@@ -1321,7 +1325,7 @@ def contains(rule, value, at, out, seen, parts):
     hits = [i for i, item in enumerate(value) if not misfit(rule, item, at)]
     least, most = parts.get("minContains", 1), parts.get("maxContains", FOREVER)
     if not least <= len(hits) <= most:
-        out.append((at, f"{least} to {most} items that fit 'contains'", value))
+        out.append((at, f"{quote(least)} to {quote(most)} items that fit 'contains'", value))
     if seen is not None:
         seen.update(hits)
 
@@ -1400,7 +1404,7 @@ KEYWORDS = {  # name: (classes of value, form of argument, function[, what readi
     "exclusiveMaximum": (NUMBER, NUM, holds("less than {}", lambda v, n: v < n)),
     "minLength": (TEXT, INT, holds("at least {} characters", lambda v, n: len(v) >= n)),
     "maxLength": (TEXT, INT, holds("at most {} characters", lambda v, n: len(v) <= n)),
-    "pattern": (TEXT, "string", holds("a match of {0.text}", lambda v, p: p(v)), regex),
+    "pattern": (TEXT, "string", holds("a match of {}", lambda v, p: p(v)), regex),
     "minItems": (ARRAY, INT, holds("at least {} items", lambda v, n: len(v) >= n)),
     "maxItems": (ARRAY, INT, holds("at most {} items", lambda v, n: len(v) <= n)),
     "uniqueItems": (ARRAY, "boolean", holds("no two equal items", lambda v, on: (
@@ -1504,6 +1508,8 @@ class Compiler:
             for cls in ANY:
                 todo[cls] = [(KEYWORDS[word][2], rule) for word, rule in parts.items()
                              if cls in KEYWORDS[word][0]]
+            if isinstance(schema, Nullable):
+                todo[type(None)] = []
         return self.made[name]
 
     def ready(self, word, rule, at, base, scope):
@@ -1586,16 +1592,13 @@ def validate(value: Any, schema: Any, path: str = "value") -> list[str]:
 #     load("soon", "when")       -> ValueError: when: expected date, got string "soon"
 #
 # Clients drop tools whose schemas they do not understand, so these have no $ref and no
-# null: what may be None is not required, and a null that comes is taken for nothing.
-# That it may is known to us alone: its schema is a Nullable, a dict like any other.
+# null: what may be None is not required.  A null that comes is good all the same, since
+# its schema is a Nullable: for clients, a dict like any other.
 # To add a type: a row in LEAVES, or, if it has parts, a function and a row in FORMS.
 # ----------------------------------------------------------------------------------
 
 MISSING = object()  # no default
 OPTIONAL = object()  # no default that could be shown, yet it may be left out
-
-class Nullable(dict):
-    """The schema of a value that may also be null."""
 
 class HintError(TypeError):
     """A hint that no portable schema expresses; says what to write instead."""
@@ -1659,13 +1662,16 @@ def checked(schema, load):
     """A load that validates by itself, for where the schema around it is wider."""
     check = prepare(schema)
     def convert(value, at):
-        if value is None and isinstance(schema, Nullable):
-            return None
         problems = check(value, at)
         if problems:
             raise ValueError("\n".join(problems))
         return load(value, at) if load else value
     return convert
+
+def nullable(schema, load):
+    """The plan of what may be null, too."""
+    return Nullable(schema), load and (
+        lambda value, at: None if value is None else load(value, at))
 
 # Types with parts: a function of the hint, what its brackets hold, and plan(part).
 
@@ -1675,10 +1681,12 @@ def element(schema, load):
 
 def union_plan(hint, args, plan):
     """int | str -> anyOf; the first branch that fits gets the value."""
-    plans = [plan(arg) for arg in args if arg is not type(None)]
-    kind = Nullable if len(plans) < len(args) else dict
-    if len(plans) == 1:
-        return kind(plans[0][0]), plans[0][1]
+    if type(None) in args:
+        rest = [arg for arg in args if arg is not type(None)]
+        return nullable(*union_plan(hint, rest, plan))
+    if len(args) == 1:
+        return plan(args[0])
+    plans = [plan(arg) for arg in args]
     plans.sort(key=lambda branch: branch[0].get("type") == "number")  # 1 is an int first
     loads = [checked(*branch) for branch in plans]
     def load(value, at):
@@ -1690,7 +1698,7 @@ def union_plan(hint, args, plan):
                 refusals.append(str(error).replace("\n", "; "))
         raise ValueError(", or ".join(refusals))
     schemas, needed = zip(*plans)
-    return kind(anyOf=list(schemas)), load if any(needed) else None
+    return {"anyOf": list(schemas)}, load if any(needed) else None
 
 def choice_plan(choices):
     """[("red", Color.RED), ...]: what comes in, and what it stands for."""
@@ -1699,7 +1707,7 @@ def choice_plan(choices):
     schema = {"type": kinds.pop(), "enum": values} if len(kinds) == 1 else {"enum": values}
     def load(value, at):
         return next(meaning for known, meaning in choices if same(known, value))
-    return schema if len(values) == len(choices) else Nullable(schema), load
+    return (schema if len(values) == len(choices) else Nullable(schema)), load
 
 def members(cls):
     """Color -> [("red", Color.RED), ...]; by name, if some value is not plain JSON."""
@@ -1911,7 +1919,7 @@ def plan_fields(kind, rows, about, plan, strict=True):
                     name, f"{name}: str (or int, float, bool, list[str], ...)"))
             schema, load = plan(hint)
             if default is None:
-                schema = Nullable(schema)
+                schema, load = nullable(schema, load)
             elif default is not MISSING and default is not OPTIONAL:
                 schema["default"] = as_default(default)
         except HintError as error:
@@ -2020,7 +2028,7 @@ def parameters_of(fn):
             for p in inspect.signature(fn).parameters.values()]
 
 def without_nulls(value, schema):
-    """{"a": 1, "b": None} -> {"a": 1}, where b is Nullable."""
+    """{"a": 1, "b": None} -> {"a": 1}, where b is Nullable: clients know of no null."""
     if type(value) not in (list, dict) or not isinstance(schema, dict):
         return value
     for branch in schema.get("anyOf", ()):
@@ -2078,11 +2086,11 @@ class Signature:
             pass
         return None
 
-    def bind(self, arguments, nulls=(), context=None):
+    def bind(self, arguments, context=None):
         """{"when": "2026-05-01"} -> ([], {"when": date(2026, 5, 1)})"""
         known = [pair for pair in arguments.items() if pair[0] in self.loads or self.open]
         loaded = load_each(known, self.loads.get, "arguments")
-        kwargs = {**self.absent, **dict.fromkeys(nulls), **loaded}
+        kwargs = {**self.absent, **loaded}
         if self.context:
             kwargs[self.context] = context
         args = [kwargs.pop(name, default) for name, default in self.positional]
@@ -2121,7 +2129,7 @@ def coerce(value, schema, valid):
             parsed = DECODER.decode(value)
         except (ValueError, RecursionError):
             return value
-        if isinstance(parsed, str) or takes_text(schema):
+        if parsed is None or isinstance(parsed, str) or takes_text(schema):
             return value
         parsed = coerce(parsed, schema, valid)
         return parsed if valid(parsed, schema) else value
@@ -2732,16 +2740,15 @@ class Record:
         """Check and convert what the client sent, then call the function with it.
 
         convert: take "5" for 5, as `coerce` does.  Raises BadArguments."""
-        ready = without_nulls(given, self.input_schema)
-        problems = self.check_input(ready, "arguments")
+        problems = self.check_input(given, "arguments")
         if problems and convert:
-            ready = coerce(ready, self.input_schema, fitting())
-            problems = self.check_input(ready, "arguments")
+            given = coerce(given, self.input_schema, fitting())
+            problems = self.check_input(given, "arguments")
         if problems:
             raise BadArguments("\n".join(problems))
         context = self.signature.context and Context(session, call, self.is_async)
         try:
-            args, kwargs = self.signature.bind(ready, given.keys() - ready.keys(), context)
+            args, kwargs = self.signature.bind(given, context)
         except ValueError as error:
             raise BadArguments(str(error)) from None
         return finished(call, self.fn(*args, **kwargs))
