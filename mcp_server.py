@@ -1035,34 +1035,17 @@ def compact(**fields):
     """The fields that were given: compact(a=1, b=None) -> {"a": 1}."""
     return {name: value for name, value in fields.items() if value is not None}
 
-def simpler(value):
-    """An object -> something one step nearer to JSON.
-
-    Families are known by what they can do, so that none has to be imported."""
-    if hasattr(value, "__dataclass_fields__"):
-        return {name: getattr(value, name) for name in value.__dataclass_fields__}
-    if hasattr(value, "model_dump"):  # pydantic
-        return value.model_dump(mode="json")
-    if hasattr(value, "_value_"):  # an Enum member
-        return value.value
-    if hasattr(value, "isoformat"):  # datetime, date, time
-        return value.isoformat()
-    if hasattr(value, "total_seconds"):  # timedelta
-        return value.total_seconds()
-    if hasattr(value, "tolist"):  # numpy arrays and scalars
-        return value.tolist()
-    if hasattr(value, "__fspath__"):
-        return os.fspath(value)
-    if type(value).__module__ in ("decimal", "uuid", "fractions"):
-        return str(value)
-    if hasattr(value, "__next__"):  # a generator
-        return list(value)
-    for base in (str, int, float):  # their subclasses
-        if isinstance(value, base):
-            return base(value)
-    raise TypeError(
-        f"a {type(value).__name__} cannot be sent as JSON: return text, a number, a "
-        "list, a dict, a dataclass, or a content block such as image(...)")
+SIMPLER = {  # what an object has that gives its family away -> one step nearer to JSON
+    "__dataclass_fields__": lambda value: {
+        name: getattr(value, name) for name in value.__dataclass_fields__},
+    "model_dump": lambda value: value.model_dump(mode="json"),  # pydantic
+    "_value_": lambda value: value.value,  # a member of an Enum
+    "isoformat": lambda value: value.isoformat(),  # a datetime, date or time
+    "total_seconds": lambda value: value.total_seconds(),  # a timedelta
+    "tolist": lambda value: value.tolist(),  # numpy's arrays and scalars
+    "__fspath__": os.fspath,
+    "__next__": list,  # a generator
+}
 
 def plain(value):
     """Any value that can stand for JSON -> the JSON value; NaN becomes null.
@@ -1086,7 +1069,17 @@ def plain(value):
         return sorted(map(plain, value), key=json.dumps)
     if isinstance(value, (bytes, bytearray)):
         return as_base64(value)
-    return plain(simpler(value))
+    for mark in SIMPLER:
+        if hasattr(value, mark):
+            return plain(SIMPLER[mark](value))
+    for base in (str, int, float):  # their subclasses
+        if isinstance(value, base):
+            return plain(base(value))
+    if kind.__module__ in ("decimal", "uuid", "fractions"):
+        return str(value)
+    raise TypeError(
+        f"a {kind.__name__} cannot be sent as JSON: return text, a number, a "
+        "list, a dict, a dataclass, or a content block such as image(...)")
 
 # ----------------------------------------------------------------------------------
 # 9. Validation: value, schema -> problems
@@ -1640,9 +1633,6 @@ def load_leaf(cls, schema, load, value, at):
         what = schema.get("format") or schema.get("contentEncoding") or cls.__name__
         raise ValueError(say(at, what, value)) from None
 
-def leaf_plan(cls, schema, load):
-    return dict(schema), load and partial(load_leaf, cls, schema, load)
-
 def load_each(parts, load_of, at):
     """{step: loaded value}; one ValueError lists all problems."""
     loaded, problems = {}, []
@@ -1705,9 +1695,9 @@ def choice_plan(choices):
     values = [value for value, _ in choices if value is not None]
     kinds = {json_type(value) for value in values}
     schema = {"type": kinds.pop(), "enum": values} if len(kinds) == 1 else {"enum": values}
-    def load(value, at):
-        return next(meaning for known, meaning in choices if same(known, value))
-    return (schema if len(values) == len(choices) else Nullable(schema)), load
+    meanings = {key(value): meaning for value, meaning in choices}
+    return (schema if len(values) == len(choices) else Nullable(schema),
+            lambda value, at: meanings[key(value)])
 
 def members(cls):
     """Color -> [("red", Color.RED), ...]; by name, if some value is not plain JSON."""
@@ -1901,7 +1891,7 @@ def as_default(value):
             return json.loads(json.dumps(plain(value)))
     except (TypeError, ValueError):
         pass
-    raise HintError(f"the default {value!r:.60} is not JSON; use None and set it "
+    raise HintError(f"the default {quote(value)} is not JSON; use None and set it "
                     "inside the function")
 
 def plan_fields(kind, rows, about, plan, strict=True):
@@ -1972,14 +1962,20 @@ def plan_of(hint, scope=None, parents=()):
     hint = resolve(hint, scope or {})
     word = word_of(hint)
     if word in LEAVES:
-        return leaf_plan(hint, *LEAVES[word])
+        schema, load = LEAVES[word]
+        return dict(schema), load and partial(load_leaf, hint, schema, load)
     name = getattr(hint, "__name__", hint)
     if hint in parents:
         raise HintError(f"{name} contains itself; write dict or list for the inner one")
     form = FORMS.get(word) or next((MARKS[m] for m in MARKS if hasattr(hint, m)), None)
     if form:
-        return form(hint, getattr(hint, "__args__", ()),
-                    lambda part: plan_of(part, scope, (*parents, hint)))
+        schema, load = form(hint, getattr(hint, "__args__", ()),
+                            lambda part: plan_of(part, scope, (*parents, hint)))
+        try:
+            ENCODER.encode(schema)  # limits, choices and models are made by others
+        except (TypeError, ValueError) as error:
+            raise HintError(f"{name}: {error}; write one that is plain JSON") from None
+        return schema, load
     raise HintError(f"{name} has no JSON form; write str, int, float, bool, list[...], "
                     "dict[str, ...], Literal[...], an Enum, a dataclass or a TypedDict")
 
@@ -2027,18 +2023,27 @@ def parameters_of(fn):
              MISSING if p.default is empty else p.default)
             for p in inspect.signature(fn).parameters.values()]
 
+def change_parts(value, schema, change):
+    """The value with change(part, its schema) in place of each item or property."""
+    if isinstance(value, list):
+        return [change(item, schema.get("items")) for item in value]
+    if isinstance(value, dict):
+        fields, others = schema.get("properties", {}), schema.get("additionalProperties")
+        return {name: change(item, fields.get(name, others))
+                for name, item in value.items()}
+    return value
+
 def without_nulls(value, schema):
     """{"a": 1, "b": None} -> {"a": 1}, where b is Nullable: clients know of no null."""
-    if type(value) not in (list, dict) or not isinstance(schema, dict):
+    if not isinstance(schema, dict):
         return value
     for branch in schema.get("anyOf", ()):
         value = without_nulls(value, branch)
-    if type(value) is list:
-        return [without_nulls(item, schema.get("items")) for item in value]
-    fields, others = schema.get("properties", {}), schema.get("additionalProperties")
-    return {name: without_nulls(item, fields.get(name, others))
-            for name, item in value.items()
-            if item is not None or not isinstance(fields.get(name), Nullable)}
+    if isinstance(value, dict):
+        fields = schema.get("properties", {})
+        value = {name: item for name, item in value.items()
+                 if item is not None or not isinstance(fields.get(name), Nullable)}
+    return change_parts(value, schema, without_nulls)
 
 class Signature:
     """What a function takes (schema), and its arguments as it wants them (bind).
@@ -2137,13 +2142,7 @@ def coerce(value, schema, valid):
         better = coerce(value, branch, valid)
         if valid(better, branch):
             return better
-    if isinstance(value, list):
-        return [coerce(item, schema.get("items"), valid) for item in value]
-    if isinstance(value, dict):
-        fields, others = schema.get("properties", {}), schema.get("additionalProperties")
-        return {name: coerce(item, fields.get(name, others), valid)
-                for name, item in value.items()}
-    return value
+    return change_parts(value, schema, lambda part, rule: coerce(part, rule, valid))
 
 # ==================================================================================
 # Part III.  MCP.

@@ -1725,6 +1725,7 @@ SCHEMAS = [
     ("dict[str, int | str]", obj(extra={"anyOf": [INT, STR]})),
     (List["int"], arr(INT)),
     (T, HintError), (List[T], HintError), (Callable, HintError),
+    (Annotated[float, Limit(ge=-INF)], HintError), (Annotated[int, Limit(ge=10**5000)], HintError),
     (Callable[[int], int], HintError), (Node, HintError), ("Nowhere", HintError),
     ("not a hint", HintError), (threading.Thread, HintError),
     (complex, HintError), (type, HintError), (1, HintError),
@@ -2018,6 +2019,7 @@ def refused():
     def bad_class(x: Dict[str, threading.Thread]): ...
     def bad_default(x: Any = object()): ...
     def nan(x: float = float("nan")): ...
+    def huge(x: int = 10**5000): ...
     def recursive(x: Node): ...
     def context(ctx): ...
     return [(no_hint, "tool 'f': parameter 'x': it has no type hint; write x: str"),
@@ -2027,7 +2029,7 @@ def refused():
             (kwargs, "input_schema"),
             (bad_class, "parameter 'x': Thread has no JSON form; write str"),
             (bad_default, "parameter 'x': the default .* is not JSON; use None"),
-            (nan, "use None"),
+            (nan, "use None"), (huge, "the default .* is not JSON; use None"),
             (recursive, "parameter 'x': Node field 'next': Node contains itself; write")]
 
 
