@@ -65,7 +65,7 @@ import sys
 import threading
 import time
 from collections import ChainMap, deque
-from functools import partial
+from functools import lru_cache, partial
 
 TYPE_CHECKING = False  # type checkers take this for true; typing costs 3 ms to import
 if TYPE_CHECKING:
@@ -1821,15 +1821,19 @@ def without_bars(source):
             return ast.parse(union, mode="eval").body
     return ast.unparse(Unions().visit(ast.parse(source, mode="eval")))
 
+@lru_cache(maxsize=1000)  # the same few hints are written again and again
+def code_of(source):
+    if sys.version_info < (3, 10) and "|" in source:
+        source = without_bars(source)
+    return compile(source.strip(), "a hint", "eval")
+
 def resolve(hint, scope):
     """"date", a forward reference or None -> the type it means, with names of `scope`."""
     source = getattr(hint, "__forward_arg__", hint)
     if not isinstance(source, str):
         return type(None) if hint is None else hint
     try:
-        if sys.version_info < (3, 10) and "|" in source:
-            source = without_bars(source)
-        return resolve(eval(source, {}, scope), scope)
+        return resolve(eval(code_of(source), {}, scope), scope)
     except Exception as error:
         raise HintError(f"the hint {source!r} cannot be read ({describe(error)}); define or "
                         "import its names at the top of the module, not inside a function "
