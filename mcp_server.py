@@ -1899,10 +1899,10 @@ def as_default(value):
                     "inside the function")
 
 def plan_fields(kind, rows, about, plan, strict=True):
-    """-> (schema, {name: load}, {name: None} for what is None when it is left out).
+    """The plan of an object with these fields; load gives them in a dict.
 
     If not strict, a field that has no plan is passed on as it comes."""
-    fields, required, loads, absent = {}, [], {}, {}
+    fields, required, loads, absent = {}, [], {}, {}  # absent: None if they are left out
     for name, hint, default in rows:
         schema, load = {}, None
         try:
@@ -1928,18 +1928,17 @@ def plan_fields(kind, rows, about, plan, strict=True):
         if name in about:
             schema.setdefault("description", about[name])
         fields[name], loads[name] = schema, load
-    return {"type": "object", "properties": fields, "required": required,
-            "additionalProperties": False}, loads, absent
+    return ({"type": "object", "properties": fields, "required": required,
+             "additionalProperties": False},
+            lambda value, at: {**absent, **load_each(value.items(), loads.get, at)})
 
 def record_plan(cls, args, plan):
     modules = [sys.modules.get(base.__module__, sys) for base in cls.__mro__]
     scope = ChainMap(*map(vars, modules))  # fields may be inherited from another module
-    schema, loads, absent = plan_fields(
+    schema, load = plan_fields(
         f"{cls.__name__} field", record_rows(cls, scope), read_doc(cls.__doc__)[1],
         lambda hint: plan(resolve(hint, scope)))
-    def load(value, at):
-        return own_checks(at, cls, **{**absent, **load_each(value.items(), loads.get, at)})
-    return schema, load
+    return schema, lambda value, at: own_checks(at, cls, **load(value, at))
 
 FORMS = {  # a name -> the form
     "builtins.NoneType": lambda hint, args, plan: (Nullable(type="null"), None),
@@ -2076,11 +2075,11 @@ class Signature:
                     rows.append((name, hint, default))
                 if kind == "/":
                     self.positional.append((name, default))
-            schema, self.loads, self.absent = plan_fields(
+            schema, self.load = plan_fields(
                 "parameter", rows, about, lambda hint: plan_of(hint, scope), strict=infer)
         except (HintError, NameError) as error:
             raise HintError(f"{where}: {error}") from None
-        self.schema = schema if infer else written_schema
+        self.names, self.schema = schema["properties"], schema if infer else written_schema
         self.returns = self.schema_returned(inner.__annotations__.get("return"), scope)
 
     @staticmethod
@@ -2097,9 +2096,8 @@ class Signature:
 
     def bind(self, arguments, context=None):
         """{"when": "2026-05-01"} -> ([], {"when": date(2026, 5, 1)})"""
-        known = [pair for pair in arguments.items() if pair[0] in self.loads or self.open]
-        loaded = load_each(known, self.loads.get, "arguments")
-        kwargs = {**self.absent, **loaded}
+        kwargs = self.load({name: value for name, value in arguments.items()
+                            if self.open or name in self.names}, "arguments")
         if self.context:
             kwargs[self.context] = context
         args = [kwargs.pop(name, default) for name, default in self.positional]
