@@ -1704,24 +1704,22 @@ def members(cls):
     scalar = all(isinstance(member.value, (str, int, float)) for member in cls)
     return [(member.value if scalar else member.name, member) for member in cls]
 
-def array_plan(build):
-    """The form of list[T], set[T] and tuple[T, ...]."""
-    def form(hint, args, plan):
-        items, load = element(*plan(args[0] if args else object))
-        def convert(value, at):
-            try:
-                return build(load_each(enumerate(value), lambda i: load, at).values())
-            except TypeError:  # a set of lists
-                raise ValueError(say(at, f"items for a {build.__name__}", value)) from None
-        unique = {"uniqueItems": True} if build in (set, frozenset) else {}
-        return ({"type": "array", "items": items, **unique},
-                None if load is None and build is list else convert)
-    return form
+def array_plan(build, hint, args, plan):
+    """list[T], set[T] and tuple[T, ...]; build is one of list, set, frozenset, tuple."""
+    items, load = element(*plan(args[0] if args else object))
+    def convert(value, at):
+        try:
+            return build(load_each(enumerate(value), lambda i: load, at).values())
+        except TypeError:  # a set of lists
+            raise ValueError(say(at, f"items for a {build.__name__}", value)) from None
+    unique = {"uniqueItems": True} if build in (set, frozenset) else {}
+    return ({"type": "array", "items": items, **unique},
+            None if load is None and build is list else convert)
 
 def tuple_plan(hint, args, plan):
     """tuple[int, str]: clients know no prefixItems, so load checks each place."""
     if not args or args[-1] is ...:
-        return array_plan(tuple)(hint, args[:1], plan)
+        return array_plan(tuple, hint, args[:1], plan)
     plans = [plan(arg) for arg in args]
     kinds = [element(*part)[0] for part in plans]
     kinds = [kind for i, kind in enumerate(kinds) if kind not in kinds[:i]]
@@ -1879,12 +1877,10 @@ def record_rows(cls, scope):
     if hasattr(cls, "_fields"):
         return [(name, hints.get(name, object), cls._field_defaults.get(name, MISSING))
                 for name in cls._fields]
-    rows = []
-    for name, hint in hints.items():
-        word, usual = word_of(resolve(hint, scope)), name in cls.__required_keys__
-        needed = {"typing.Required": True, "typing.NotRequired": False}.get(word, usual)
-        rows.append((name, hint, MISSING if needed else OPTIONAL))
-    return rows
+    marked = {"typing.Required": MISSING, "typing.NotRequired": OPTIONAL}
+    return [(name, hint, marked.get(word_of(resolve(hint, scope)), MISSING
+                                    if name in cls.__required_keys__ else OPTIONAL))
+            for name, hint in hints.items()]
 
 def as_default(value):
     """A default as it stands in the schema: Color.RED -> "red"."""
@@ -1947,8 +1943,9 @@ FORMS = {  # a name -> the form
     **dict.fromkeys(["typing.Required", "typing.NotRequired"],
                     lambda hint, args, plan: plan(args[0])),
     **dict.fromkeys(["builtins.list", "collections.Sequence", "collections.Iterable"],
-                    array_plan(list)),
-    "builtins.set": array_plan(set), "builtins.frozenset": array_plan(frozenset),
+                    partial(array_plan, list)),
+    "builtins.set": partial(array_plan, set),
+    "builtins.frozenset": partial(array_plan, frozenset),
     "builtins.tuple": tuple_plan,
     "builtins.dict": dict_plan, "collections.Mapping": dict_plan,
 }
@@ -1962,7 +1959,7 @@ MARKS = {  # an attribute that gives a hint away -> its form; the first one coun
 
 def plan_of(hint, scope=None, parents=()):
     """The plan of a hint whose names are those of `scope`, inside the hints `parents`."""
-    hint = resolve(hint, scope or {})
+    hint = resolve(hint, scope)
     word = word_of(hint)
     if word in LEAVES:
         schema, load = LEAVES[word]
@@ -2728,7 +2725,7 @@ class Record:
         self.input_schema = self.signature.schema
         self.entry = compact(**written)
         try:
-            encode(self.entry)  # now, not in the first list; what we infer is good
+            ENCODER.encode(self.entry)  # now, not in the first list; what we infer is good
         except (TypeError, ValueError) as error:
             raise ValueError(f"{where}: {error}; schemas, annotations, icons and meta "
                              "must be plain JSON") from None
