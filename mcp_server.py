@@ -1154,12 +1154,13 @@ def where(at):
     steps = []
     while isinstance(at, tuple):
         at, step = at
-        steps.insert(0, step)
-    if at == "#":  # a place in a schema, as a JSON pointer
-        steps = [str(s).replace("~", "~0").replace("/", "~1") for s in steps]
-        return "/".join([at, *steps])
-    steps = [f".{s}" if str(s).isidentifier() else f"[{quote(s)}]" for s in steps]
-    path = at + "".join(steps)
+        steps.append(step)
+    pointer, path = at == "#", at  # a place in a schema is shown as a JSON pointer
+    for step in reversed(steps):
+        if pointer:
+            path += "/" + str(step).replace("~", "~0").replace("/", "~1")
+        else:
+            path += f".{step}" if str(step).isidentifier() else f"[{quote(step)}]"
     return path if len(path) <= 200 else f"{path[:98]}....{path[-98:]}"
 
 def say(at, expected, value):
@@ -2003,7 +2004,7 @@ def scope_of(fn):
             around[name] = cell.cell_contents
         except ValueError:  # not assigned yet
             pass
-    return ChainMap(around, fn.__globals__)
+    return ChainMap(around, fn.__globals__) if around else fn.__globals__
 
 def parameters_of(fn):
     """def f(a: int, /, b=2) -> [("a", "/", int, MISSING), ("b", "", MISSING, 2)]"""
