@@ -4180,13 +4180,14 @@ def import_file(path):
     """Run FILE.py as a module -> it.  Its neighbours can be imported, also by `from .`"""
     from importlib.util import module_from_spec, spec_from_file_location
     from types import ModuleType
-    folder, name = os.path.split(os.path.abspath(path))
+    whole_path = os.path.abspath(path)
+    folder, name = os.path.split(whole_path)
     package = ModuleType("served")
     package.__path__ = [folder]
     sys.modules["served"] = package
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    spec = spec_from_file_location(f"served.{os.path.splitext(name)[0]}", path)
+    spec = spec_from_file_location(f"served.{os.path.splitext(name)[0]}", whole_path)
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
