@@ -1078,7 +1078,7 @@ def plain(value):
     if kind.__module__ in ("decimal", "uuid", "fractions"):
         return str(value)
     raise TypeError(
-        f"a {kind.__name__} cannot be sent as JSON: return text, a number, a "
+        f"a value of type {kind.__name__} cannot be sent as JSON: return text, a number, a "
         "list, a dict, a dataclass, or a content block such as image(...)")
 
 # ----------------------------------------------------------------------------------
