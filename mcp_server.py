@@ -3774,16 +3774,14 @@ NOTICE = """{name} is an MCP server, made to be started by a client such as Clau
 It offers {offers}.
 It reads JSON-RPC messages, one a line, and {end} ends it.  Try this one:
 {{"jsonrpc": "2.0", "id": 1, "method": "ping"}}
-More ways to try it: python3 mcp_server.py {file} --help"""
+More ways to try it: python3 mcp_server.py FILE.py --help"""
 
 def notice(server):
     """What a person is told who starts a server on a terminal."""
     offers = [f"{len(records)} {kind[:-1]}{'s' * (len(records) != 1)} "
               f"({', '.join(list(records)[:8])}{', ...' * (len(records) > 8)})"
               for kind in KINDS for records in [getattr(server, kind)] if records]
-    file = os.path.basename(sys.argv[-1])
     return NOTICE.format(name=server.info["name"], offers=", ".join(offers) or "nothing",
-                         file=file if file not in ("mcp_server.py", "") else "FILE.py",
                          end="Ctrl-D" if os.name == "posix" else "Ctrl-Z Enter")
 
 def run_process(get_server):
@@ -3982,8 +3980,9 @@ class Server:
                 f"name=, or call unregister({record.key!r}) first")
         records[record.key] = record
         self._changed(kind)
-        by_script = getattr(record.fn, "__module__", "") == "__main__"
-        if by_script and __name__ != "__main__" and self not in Server.forgotten and not self._offered:
+        by_script = getattr(record.fn, "__module__", "") == "__main__" and (
+            __name__ != "__main__" and hasattr(sys.modules["__main__"], "__file__"))
+        if by_script and not self._offered and self not in Server.forgotten:
             import atexit
             atexit.register(remind, Server.forgotten)
             Server.forgotten.append(self)
@@ -4214,8 +4213,22 @@ def split_target(target):
                           "or FILE.py:object (in a client's configuration, with its folder)")
     return path, name
 
-def has_any(server):
-    return any(getattr(server, kind) for kind in KINDS)
+def register_public(server, module):
+    """Make tools of the functions that a module defines and does not call _name."""
+    for name, value in list(vars(module).items()):
+        if not name.startswith("_") and type(value) is type(register_public) and (
+                value.__module__ == module.__name__):
+            try:
+                server.register(value)
+            except (TypeError, ValueError) as error:
+                raise CannotServe(
+                    f"{module.__file__}, line {value.__code__.co_firstlineno}: {error}\n"
+                    f"If it is not meant to be a tool, call it _{name}, or put @register on "
+                    "those that are.") from None
+    if not server.tools:
+        raise CannotServe(f"{module.__file__} registers nothing and has no public functions; "
+                          "decorate a function with @register (what stands under if __name__ "
+                          '== "__main__" is not run here)')
 
 def load(target):
     """FILE.py or FILE.py:object -> the Server that the file fills, holds, or could be."""
@@ -4226,37 +4239,23 @@ def load(target):
     globals().update(default_server=default, register=default.register, run=default.run,
                      resource=default.resource, prompt=default.prompt)
     module = import_file(path)
+
+    def has_any(server):
+        return any(getattr(server, kind) for kind in KINDS)
     servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
     if name:
         if name not in servers:
             raise CannotServe(f"{path}: {name} is no Server; there are: "
                               + (", ".join(sorted(servers)) or "none"))
         return servers[name]
-    by_itself = has_any(default)  # @register without a server's name
-    filled = {key: value for key, value in servers.items() if has_any(value)}
-    if len(filled) + by_itself > 1:
-        advice = "; @register alone fills none of these" if by_itself else ""
+    if not servers and not has_any(default):
+        register_public(default, module)
+    filled = [key for key, server in servers.items() if has_any(server)]
+    if len(filled) + has_any(default) > 1:
+        advice = "; @register alone fills none of these" if has_any(default) else ""
         raise CannotServe(f"{path} fills several servers; pick one: "
                           + ", ".join(f"{path}:{key}" for key in sorted(filled)) + advice)
-    if by_itself:
-        return default
-    for server in [*filled.values(), *servers.values()]:
-        return server
-    for key, value in list(vars(module).items()):
-        if not key.startswith("_") and type(value) is type(load) and (
-                value.__module__ == module.__name__):
-            try:
-                default.register(value)
-            except (TypeError, ValueError) as error:
-                line = value.__code__.co_firstlineno
-                raise CannotServe(
-                    f"{path}, line {line}: {error}\nIf it is not meant to be a tool, call it "
-                    f"_{key}, or put @register on those that are.") from None
-    if not default.tools:
-        raise CannotServe(f"{path} registers nothing and has no public functions; decorate "
-                          "a function with @register (what stands under if __name__ == "
-                          '"__main__" is not run here)')
-    return default
+    return default if has_any(default) else servers[(filled or list(servers))[0]]
 
 # --reload
 
@@ -4509,9 +4508,9 @@ def main():
         return server
 
     def get_server_and_watch():
+        sys.dont_write_bytecode |= options.reload  # what was compiled just now may be stale
         server = get_server()
         if options.reload:
-            sys.dont_write_bytecode = True  # what was compiled a moment ago may be stale
             threading.Thread(target=reload_on_change, daemon=True, name="mcp-reload",
                              args=(options.file, server, get_server)).start()
         return server
