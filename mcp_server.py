@@ -245,11 +245,15 @@ class LineWriter:
         self._lock = threading.Lock()  # guards _stream: one whole line at a time
         self.closed = False            # what is written from now on is dropped
 
-    def write_line(self, line):
-        """Write and flush.  When nobody reads any more, say so once and drop it."""
+    def write_line(self, line, wanted=None):
+        """Write and flush, if it is still wanted() when its turn comes.
+
+        When nobody reads any more, say so once and drop it."""
         if self.closed:
             return
         with self._lock:
+            if wanted and not wanted():
+                return
             try:
                 self._stream.write(line)
                 self._stream.flush()
@@ -302,7 +306,7 @@ def message_of(envelope):
     if not isinstance(envelope, dict):
         problem = f"expected a message object, got {type(envelope).__name__}"
         return Malformed(None, RpcError(INVALID_REQUEST, problem))
-    id, method, params = (envelope.get(key) for key in ("id", "method", "params"))
+    id, method, params = map(envelope.get, ("id", "method", "params"))
     if "id" not in envelope and isinstance(method, str):
         return Notification(method, params)
     if "method" not in envelope and ("result" in envelope or "error" in envelope):
@@ -572,8 +576,10 @@ class Crew:
                 self._help(bell)
 
     def _help(self, bell):
+        done = 0
         while True:
             with self._lock:
+                self._busy -= done
                 if not self._jobs or self._busy >= self._max_workers:
                     return
                 job = self._jobs.popleft()
@@ -584,9 +590,7 @@ class Crew:
                     self._send(lead=leading)
                 if self._foreman is None or self._foreman_parked:
                     self._ring_foreman()
-            if not job():
-                with self._lock:
-                    self._busy -= 1
+            done = not job()
 
     def _ring_foreman(self):
         # holding _lock
@@ -650,10 +654,10 @@ class SerialLane:
 
 UNANSWERED = object()  # returned by on_request for what is answered later, by hand
 
-def attempt(step):
-    """step() -> {"result": ...} or {"error": ...}; functions are passed through."""
+def attempt(step, *args):
+    """step(*args) -> {"result": ...} or {"error": ...}; functions are passed through."""
     try:
-        outcome = step()
+        outcome = step(*args)
     except RpcError as error:
         return {"error": error.as_json()}
     except Cancelled:
@@ -665,6 +669,12 @@ def attempt(step):
     if outcome is UNANSWERED or callable(outcome):
         return outcome
     return {"result": outcome}
+
+def wait_while(condition, seconds):
+    """Return when condition() is false, or after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while condition() and time.monotonic() < deadline:
+        time.sleep(TICK)
 
 class Batch:
     """The answers of a batch: they leave as one array when the last entry is done."""
@@ -714,14 +724,13 @@ class Connection:
         self._crew = Crew(self._receive, self._check_alarms, max_workers)
         self._lane = lane
         self._pid = os.getpid()
-        self._lock = threading.Lock()  # guards the next five
+        self._lock = threading.Lock()  # guards the next three
         self._in_flight = {}           # Call.key -> Call: may still be answered
-        self._stopped = set()          # Calls that may not, whose thread is not back
-        self._unsettled = 0            # Calls in flight or being answered right now
         self._questions = {}           # id -> Question
         self._last_question = 0
+        self._answering = set()        # Calls out of the table, not yet written
+        self._stopped = set()          # Calls that nobody answers, whose thread runs on
         self._ended = threading.Event()
-        self._settled = threading.Event()
 
     # -- for its owner
 
@@ -739,17 +748,12 @@ class Connection:
 
         True: every thread has come back."""
         self.end()
-        with self._lock:
-            if not self._unsettled:
-                self._settled.set()
-        self._settled.wait(drain)
+        wait_while(lambda: self._in_flight or self._answering, drain)
         self._writer.closed = True  # a client that reads no more must not hold us up
         for call in list(self._in_flight.values()):
             self._stop(call)
         self._crew.close()
-        deadline = time.monotonic() + GRACE
-        while not self._crew.is_idle() and time.monotonic() < deadline:
-            time.sleep(TICK)
+        wait_while(lambda: not self._crew.is_idle(), GRACE)
         return self._crew.is_idle()
 
     def end(self):
@@ -771,9 +775,11 @@ class Connection:
         if call is None:
             self._writer.write_line(line)
             return
-        with call.gate:  # no interrupt can tear the line, no answer can come between
-            if self._in_flight.get(call.key) is call:
-                self._writer.write_line(line)
+        with call.gate:  # so that no interrupt can tear the line
+            self._writer.write_line(line, partial(self._is_open, call))
+
+    def _is_open(self, call):
+        return self._in_flight.get(call.key) is call
 
     def ask(self, method, params, call):
         """Send a request to the client -> the Question, for answer_to."""
@@ -787,10 +793,9 @@ class Connection:
         line = encode({"jsonrpc": "2.0", "id": question.id, "method": method,
                        "params": params})
         with call.gate:
-            if self._in_flight.get(call.key) is call:
-                self._writer.write_line(line)
-            else:  # a thread that has outlived its call
-                question.answered.set()
+            self._writer.write_line(line, partial(self._is_open, call))
+        if not self._is_open(call):  # this thread has outlived its call
+            question.answered.set()
         return question
 
     def answer_to(self, question, call, deadline):
@@ -828,20 +833,14 @@ class Connection:
         """Answer a call, or end it without (None).  False: somebody else did already.
 
         This is rule 1: who takes the call out of the table may answer it."""
-        gate = call.gate.acquire(timeout=DRAIN)  # held while it sends notifications
         with self._lock:
-            mine = self._in_flight.get(call.key) is call
-            if mine:
-                del self._in_flight[call.key]  # first: its id may come again at once
-        if gate:
-            call.gate.release()
-        if mine:
-            self._reply(call.id, call.batch, body)
-            with self._lock:
-                self._unsettled -= 1
-                if not self._unsettled and self._ended.is_set():
-                    self._settled.set()
-        return mine
+            if self._in_flight.get(call.key) is not call:
+                return False
+            self._answering.add(call)
+            del self._in_flight[call.key]  # first: its id may come again at once
+        self._reply(call.id, call.batch, body)
+        self._answering.discard(call)
+        return True
 
     # -- receiving
 
@@ -869,7 +868,7 @@ class Connection:
             return self._begin(Call(message, batch))
         if isinstance(message, Notification):
             log("debug", f"<- {message.method}", message.params)
-            attempt(partial(self._on_notification, message.method, message.params))
+            attempt(self._on_notification, message.method, message.params)
         elif isinstance(message, Response):
             self._settle_question(message)
         elif isinstance(message, Malformed):
@@ -899,12 +898,11 @@ class Connection:
                 problem = f"{MAX_IN_FLIGHT:,} requests are open: wait for answers"
             else:
                 self._in_flight[call.key] = call  # before it starts: a cancel may come
-                self._unsettled += 1
         if problem:
             error = RpcError(INVALID_REQUEST, problem)
             self._reply(call.id, call.batch, {"error": error.as_json()})
             return None
-        outcome = attempt(partial(self._on_request, call))
+        outcome = attempt(self._on_request, call)
         if outcome is UNANSWERED:
             return None
         if not callable(outcome):
@@ -922,9 +920,8 @@ class Connection:
         """The job of a worker -> whether the call was abandoned meanwhile."""
         self._writer.wait_until_clear()  # make no answers that nobody takes
         began = time.monotonic()
-        with call.gate:
-            call.stage = RUNNING
-        if self._in_flight.get(call.key) is call:  # else it was cancelled in the queue
+        call.stage = RUNNING
+        if self._is_open(call):  # else it was cancelled in the queue
             if call.timeout:
                 self.set_alarm(call, began + call.timeout, self._expire)
             reply = attempt(work)
@@ -3396,7 +3393,7 @@ def answer(session, message, in_batch=False):
         return [reply for reply in replies if reply is not None] or None
     message = message_of(message)
     if isinstance(message, Notification):
-        attempt(partial(session.on_notification, message.method, message.params))
+        attempt(session.on_notification, message.method, message.params)
         return None
     if isinstance(message, Response):
         return None
@@ -3404,7 +3401,7 @@ def answer(session, message, in_batch=False):
         outcome = {"error": message.error.as_json()}
     else:
         call = Call(message, batch=message if in_batch else None)
-        outcome = attempt(partial(session.on_request, call))
+        outcome = attempt(session.on_request, call)
         if callable(outcome):
             outcome = attempt(outcome)
     return {"jsonrpc": "2.0", "id": message.id, **outcome}
