@@ -339,11 +339,12 @@ def decode(line):
     b'{"jsonrpc":"2.0","method":"x"}' -> Notification("x", None)
     b'oops' -> Malformed(None, RpcError(-32700, ...)): it never raises"""
     try:
-        if line.startswith(b"\xef\xbb\xbf"):  # a byte order mark, from some editors
-            line = line[3:]
-        if line.isspace():
+        text = line.decode("utf-8").lstrip("\ufeff \t\r\n")  # some editors write U+FEFF
+        if not text:
             return None
-        value = DECODER.decode(line.decode("utf-8"))
+        value, end = DECODER.raw_decode(text)
+        if text[end:].strip(" \t\r\n"):
+            raise ValueError(f"more text after the message, at character {end}")
         if not isinstance(value, list):
             return message_of(value)
         if value:
@@ -2003,7 +2004,7 @@ def without_nulls(value, schema):
             if item is not None or not isinstance(fields.get(name), Nullable)}
 
 class Signature:
-    """What a function takes (schema), and its arguments as it wants them (bind).
+    """What a function takes (schema), and its arguments as it wants them (load, bind).
 
     With a schema that somebody wrote, the hints only say what to convert."""
 
@@ -2034,6 +2035,9 @@ class Signature:
         except (HintError, NameError) as error:
             raise HintError(f"{where}: {error}") from None
         self.schema = schema if infer else written_schema
+        self.plain = {name: hint for name, hint, _ in rows
+                      if infer and hint in (str, int, float, bool)}
+        self.needed = {name for name, _, default in rows if default is MISSING}
         self.returns = self.schema_returned(inner.__annotations__.get("return"), scope)
 
     @staticmethod
@@ -2048,11 +2052,21 @@ class Signature:
             pass
         return None
 
-    def bind(self, arguments, nulls=(), context=None):
-        """{"when": "2026-05-01"} -> ([], {"when": date(2026, 5, 1)})"""
+    def is_plain(self, given):
+        """The usual: each is a str, int, float or bool as its hint says, so that there is
+        nothing to check and nothing to load."""
+        kinds = {name: type(value) for name, value in given.items()}
+        return kinds and kinds.items() <= self.plain.items() and self.needed <= kinds.keys()
+
+    def load(self, arguments, nulls):
+        """{"when": "2026-05-01"} -> {"when": date(2026, 5, 1)}"""
         known = [pair for pair in arguments.items() if pair[0] in self.loads or self.open]
         loaded = load_each(known, self.loads.get, "arguments")
-        kwargs = {**self.absent, **dict.fromkeys(nulls), **loaded}
+        return {**self.absent, **dict.fromkeys(nulls), **loaded}
+
+    def bind(self, arguments, context):
+        """{"a": 1, "b": 2} -> ([1], {"b": 2, "ctx": context}) for def f(a, /, b, ctx)"""
+        kwargs = dict(arguments)
         if self.context:
             kwargs[self.context] = context
         args = [kwargs.pop(name, default) for name, default in self.positional]
@@ -2684,9 +2698,16 @@ class Record:
         return fit(self.entry, self.fields, version)
 
     def call(self, session, call, given, convert):
-        """Check and convert what the client sent, then call the function with it.
+        """Call the function with what the client sent.  Raises BadArguments."""
+        ready = given if self.signature.is_plain(given) else self.load(given, convert)
+        context = self.signature.context and Context(session, call, self.is_async)
+        args, kwargs = self.signature.bind(ready, context)
+        return finished(call, self.fn(*args, **kwargs))
 
-        convert: take "5" for 5, as `coerce` does.  Raises BadArguments."""
+    def load(self, given, convert):
+        """Check what the client sent -> what the function wants.
+
+        convert: take "5" for 5, as `coerce` does."""
         ready = without_nulls(given, self.input_schema)
         problems = self.check_input(ready, "arguments")
         if problems and convert:
@@ -2694,12 +2715,10 @@ class Record:
             problems = self.check_input(ready, "arguments")
         if problems:
             raise BadArguments("\n".join(problems))
-        context = self.signature.context and Context(session, call, self.is_async)
         try:
-            args, kwargs = self.signature.bind(ready, given.keys() - ready.keys(), context)
+            return self.signature.load(ready, given.keys() - ready.keys())
         except ValueError as error:
             raise BadArguments(str(error)) from None
-        return finished(call, self.fn(*args, **kwargs))
 
     def check_input(self, value, path):
         # an inferred schema is known to be good, so it is prepared only when needed
