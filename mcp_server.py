@@ -65,6 +65,7 @@ import threading
 import time
 from collections import deque
 from functools import partial
+from io import BytesIO
 
 TYPE_CHECKING = False  # type checkers take this for true; typing costs 3 ms to import
 if TYPE_CHECKING:
@@ -213,40 +214,53 @@ class LineReader:
     """Lines from a binary stream, none longer than `limit`."""
 
     def __init__(self, stream, limit=MAX_LINE):
-        self._stream = stream
+        self._read = getattr(stream, "read1", stream.read)  # what there is, no more
         self._limit = limit
+        self.ready = deque()              # lines read so far; the size of one too long
+        self._pieces, self._size = [], 0  # of the line that has not ended yet
 
     def read_line(self):
         """The next line with its newline, b"" at the end.
 
         A line over the limit is skipped in pieces and refused with an RpcError; the
         call after that returns the line behind it."""
-        pieces, size = [], 0
-        while True:
-            piece = self._stream.readline(PIECE)
-            size += len(piece)
-            if size <= self._limit:
-                pieces.append(piece)
-            else:
-                pieces.clear()
-            if len(piece) < PIECE or piece.endswith(b"\n"):
-                break
+        while not self.ready:
+            data = self._read(PIECE)
+            first, newline, others = data.partition(b"\n")
+            self._begin(first + newline)
+            if newline or not data:
+                fits = self._size <= self._limit
+                self.ready.append(b"".join(self._pieces) if fits else self._size)
+                self._pieces, self._size = [], 0
+                self.ready.extend(BytesIO(others))  # as lines
+                if not data.endswith(b"\n") and len(self.ready) > 1:
+                    self._begin(self.ready.pop())
+        line = self.ready.popleft()
+        size = line if isinstance(line, int) else len(line)
         if size <= self._limit:
-            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            return line
         raise RpcError(INVALID_REQUEST, f"Message too long: expected at most "
                        f"{self._limit:,} bytes on one line, got {size:,}")
 
-class LineWriter:
-    """Whole lines to a binary stream, from any thread."""
+    def _begin(self, piece):
+        self._size += len(piece)
+        self._pieces = [*self._pieces, piece] if self._size <= self._limit else []
 
-    def __init__(self, stream, on_broken):
-        self._stream = stream
-        self._on_broken = on_broken
-        self._lock = threading.Lock()  # guards _stream: one whole line at a time
+class LineWriter:
+    """Whole lines to a binary stream, from any thread.
+
+    While `more` is not empty, answers to quick calls leave together, within a TICK:
+    whoever empties it looks at `held`, and if that is true writes b""."""
+
+    def __init__(self, stream, on_broken, more=()):
+        self._stream, self._on_broken, self._more = stream, on_broken, more
+        self._lock = threading.Lock()  # guards _stream and the next two
+        self._flushed = 0              # when
+        self.held = False              # something was written since then
         self.closed = False            # what is written from now on is dropped
 
     def write_line(self, line, wanted=None):
-        """Write and flush, if it is still wanted() when its turn comes.
+        """Write it, if it is still wanted() when its turn comes.
 
         When nobody reads any more, say so once and drop it."""
         if self.closed:
@@ -256,7 +270,11 @@ class LineWriter:
                 return
             try:
                 self._stream.write(line)
-                self._stream.flush()
+                now = time.monotonic()
+                self.held = bool(self._more) and now - self._flushed < TICK
+                if not self.held:
+                    self._flushed = now
+                    self._stream.flush()
                 return
             except (OSError, ValueError):
                 self.closed = True
@@ -468,12 +486,13 @@ class Call:
 #
 # The thread that has read a call runs it at once: no hand-over, nobody to wake, and
 # most calls are done in microseconds.  One that takes longer must not keep the others
-# waiting, so a foreman looks every millisecond, but only while something is going on:
+# waiting, so a foreman looks every millisecond, but only while something is going on,
+# and less often while all of them are quick:
 #
-#   the leader was not back to read since the last look    -> another thread leads
-#   jobs wait and none was begun since the last look       -> another thread helps
+#   the leader was not back to read for a TICK         -> another thread leads
+#   jobs wait and none was begun since the last look   -> another thread helps
 #
-# After such a look the crew hurries: as long as more calls begin than end, whoever
+# Where nothing was begun the crew hurries: as long as more calls begin than end, whoever
 # begins one first passes on what else there is to do.
 # ----------------------------------------------------------------------------------
 
@@ -492,7 +511,8 @@ class Crew:
         self._parked = []              # bells of threads with nothing to do
         self._leader = None            # bell of the thread whose turn it is to read
         self._reading = False          # it waits for a line (else it runs a job)
-        self._reads = self._begun = 0  # how many so far: the foreman compares
+        self._left = 0                 # when it last came back with one
+        self._begun = 0                # how many jobs so far: the foreman compares
         self._busy = 0                 # threads inside a job
         self._hurry = self._closed = False
         self._due = FOREVER            # when alarm wants to be called
@@ -567,8 +587,7 @@ class Crew:
                     return
                 self._reading = True
             jobs = self._read()
-            self._reading = False
-            self._reads += 1
+            self._left, self._reading = time.monotonic(), False
             if jobs is None:
                 self._leader = None  # nobody leads: there is nothing left to read
                 return
@@ -608,24 +627,26 @@ class Crew:
             self._foreman.release()
 
     def _oversee(self):
-        reads = begun = busy = -1
+        begun = busy = 0
         while not (self._closed and not self._busy):
-            if time.monotonic() >= self._due:
+            now = time.monotonic()
+            if now >= self._due:
                 self._due = FOREVER  # before the call: others may set it meanwhile
-                self.wake_at(self._alarm(time.monotonic()))
+                self.wake_at(self._alarm(now))
             with self._lock:
                 away = self._leader is not None and not self._reading
                 waiting = bool(self._jobs) and self._busy < self._max_workers
                 stuck = (away or waiting) and self._begun == begun
                 self._hurry = stuck or (self._hurry and self._busy > busy)
-                if away and self._reads == reads:
+                if away and now - self._left >= TICK:
                     self._send(lead=True)
-                elif waiting and stuck:
+                elif stuck and waiting:
                     self._send()
                 quiet = not (away or waiting or self._closed) and self._begun == begun
-                reads, begun, busy = self._reads, self._begun, self._busy
+                quick = self._begun > begun + 1 and not self._hurry
+                begun, busy = self._begun, self._busy
                 self._foreman_parked = quiet
-                pause = self._due - time.monotonic() if quiet else TICK
+            pause = min(self._due - now, FOREVER if quiet else 5 * TICK if quick else TICK)
             self._foreman.acquire(timeout=min(max(pause, 0), threading.TIMEOUT_MAX))
             self._foreman_parked = False
 
@@ -719,7 +740,7 @@ class Connection:
     def __init__(self, reader, writer, on_request, on_notification, on_end, *, lane,
                  max_workers=MAX_WORKERS, max_line=MAX_LINE):
         self._reader = LineReader(reader, max_line)
-        self._writer = LineWriter(writer, self.end)
+        self._writer = LineWriter(writer, self.end, self._reader.ready)
         self._on_request, self._on_notification = on_request, on_notification
         self._on_end = on_end
         self._crew = Crew(self._receive, self._check_alarms, max_workers)
@@ -848,8 +869,12 @@ class Connection:
     def _receive(self):
         """Read one line, answer what can be answered at once -> jobs, None at the end."""
         try:
+            if self._writer.held and not self._reader.ready:
+                self._writer.write_line(b"")  # out with the answers, reading may take long
             line = self._reader.read_line()
             if not line or self._ended.is_set():
+                self._reader.ready.clear()
+                self._writer.write_line(b"")
                 self.end()
                 return None
             message = decode(line)
@@ -2056,7 +2081,8 @@ class Signature:
         """The usual: each is a str, int, float or bool as its hint says, so that there is
         nothing to check and nothing to load."""
         kinds = {name: type(value) for name, value in given.items()}
-        return kinds and kinds.items() <= self.plain.items() and self.needed <= kinds.keys()
+        return bool(kinds) and (kinds == self.plain or kinds.items() <= self.plain.items()
+                                and self.needed <= kinds.keys())
 
     def load(self, arguments, nulls):
         """{"when": "2026-05-01"} -> {"when": date(2026, 5, 1)}"""
@@ -2158,7 +2184,6 @@ def draw(value):
         png = value._repr_png_()
         return image(png) if png else None
     if hasattr(value, "savefig"):
-        from io import BytesIO
         buffer = BytesIO()
         value.savefig(buffer, format="png")
         return image(buffer.getvalue())
@@ -3617,6 +3642,7 @@ def run_process(get_server):
     """Serve this process's stdin and stdout, which are ours before get_server is called."""
     code, all_back, problem = 0, False, None
     undo, signals = stop_on_signals()
+    sys.setswitchinterval(TICK)  # so long may a tool that computes keep the others waiting
     if sys.stdin and sys.stdin.isatty():
         print(NOTICE, file=sys.stderr)
     try:
