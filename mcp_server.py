@@ -560,15 +560,18 @@ class Crew:
             bell = self._parked.pop()
             bell.release()
         else:
-            bell = threading.Lock()
-            bell.acquire()
-            try:
-                threading.Thread(target=self._live, args=(bell,), name="mcp-worker",
-                                 daemon=True).start()
-            except RuntimeError:  # the system has no more threads: work has to wait
-                return
-        if lead:
+            bell = self._hire(self._live, "mcp-worker")
+        if bell and lead:
             self._leader, self._reading = bell, True
+
+    def _hire(self, live, name):
+        bell = threading.Lock()
+        bell.acquire()
+        try:
+            threading.Thread(target=live, args=(bell,), name=name, daemon=True).start()
+        except RuntimeError:  # the system has no more threads: try again next time
+            return None
+        return bell
 
     def _live(self, bell):
         while True:
@@ -615,18 +618,12 @@ class Crew:
     def _ring_foreman(self):
         # holding _lock
         if self._foreman is None:
-            self._foreman = threading.Lock()
-            self._foreman.acquire()
-            try:
-                threading.Thread(target=self._oversee, name="mcp-foreman",
-                                 daemon=True).start()
-            except RuntimeError:  # no more threads: try again at the next call
-                self._foreman = None
+            self._foreman = self._hire(self._oversee, "mcp-foreman")
         elif self._foreman_parked:
             self._foreman_parked = False
             self._foreman.release()
 
-    def _oversee(self):
+    def _oversee(self, bell):
         begun = busy = 0
         while not (self._closed and not self._busy):
             now = time.monotonic()
@@ -647,7 +644,7 @@ class Crew:
                 begun, busy = self._begun, self._busy
                 self._foreman_parked = quiet
             pause = min(self._due - now, FOREVER if quiet else 5 * TICK if quick else TICK)
-            self._foreman.acquire(timeout=min(max(pause, 0), threading.TIMEOUT_MAX))
+            bell.acquire(timeout=min(max(pause, 0), threading.TIMEOUT_MAX))
             self._foreman_parked = False
 
 class SerialLane:
@@ -2060,9 +2057,8 @@ class Signature:
         except (HintError, NameError) as error:
             raise HintError(f"{where}: {error}") from None
         self.schema = schema if infer else written_schema
-        self.plain = {name: hint for name, hint, _ in rows
-                      if infer and hint in (str, int, float, bool)}
-        self.needed = {name for name, _, default in rows if default is MISSING}
+        usual = infer and all(hint in (str, int, float, bool) for _, hint, _ in rows)
+        self.plain = {name: hint for name, hint, _ in rows} if usual else None
         self.returns = self.schema_returned(inner.__annotations__.get("return"), scope)
 
     @staticmethod
@@ -2076,13 +2072,6 @@ class Signature:
         except (HintError, AttributeError):  # no schema; or neither of the two
             pass
         return None
-
-    def is_plain(self, given):
-        """The usual: each is a str, int, float or bool as its hint says, so that there is
-        nothing to check and nothing to load."""
-        kinds = {name: type(value) for name, value in given.items()}
-        return bool(kinds) and (kinds == self.plain or kinds.items() <= self.plain.items()
-                                and self.needed <= kinds.keys())
 
     def load(self, arguments, nulls):
         """{"when": "2026-05-01"} -> {"when": date(2026, 5, 1)}"""
@@ -2724,7 +2713,9 @@ class Record:
 
     def call(self, session, call, given, convert):
         """Call the function with what the client sent.  Raises BadArguments."""
-        ready = given if self.signature.is_plain(given) else self.load(given, convert)
+        kinds = {name: type(value) for name, value in given.items()}
+        is_plain = kinds == self.signature.plain  # nothing to check, nothing to convert
+        ready = given if is_plain else self.load(given, convert)
         context = self.signature.context and Context(session, call, self.is_async)
         args, kwargs = self.signature.bind(ready, context)
         return finished(call, self.fn(*args, **kwargs))
