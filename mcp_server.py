@@ -249,8 +249,8 @@ class LineReader:
 class LineWriter:
     """Whole lines to a binary stream, from any thread.
 
-    While `more` is not empty, answers to quick calls leave together, within a TICK:
-    whoever empties it looks at `held`, and if that is true writes b""."""
+    While lines wait in `more`, answers are held for up to a TICK, to leave together.
+    Who takes the last one has to catch_up before he runs or waits for anything."""
 
     def __init__(self, stream, on_broken, more=()):
         self._stream, self._on_broken, self._more = stream, on_broken, more
@@ -280,10 +280,12 @@ class LineWriter:
                 self.closed = True
         self._on_broken()
 
-    def wait_until_clear(self):
-        """Return when no write is stuck: back-pressure for those who make answers."""
+    def catch_up(self):
+        """Return when no write is stuck and nothing is held that should have left."""
         with self._lock:
-            pass
+            held = self.held
+        if held:
+            self.write_line(b"")
 
 # ----------------------------------------------------------------------------------
 # 4. Messages: line <-> message
@@ -867,12 +869,12 @@ class Connection:
         """Read one line, answer what can be answered at once -> jobs, None at the end."""
         try:
             if self._writer.held and not self._reader.ready:
-                self._writer.write_line(b"")  # out with the answers, reading may take long
+                self._writer.catch_up()
             line = self._reader.read_line()
             if not line or self._ended.is_set():
-                self._reader.ready.clear()
-                self._writer.write_line(b"")
                 self.end()
+                self._reader.ready.clear()
+                self._writer.catch_up()
                 return None
             message = decode(line)
         except RpcError as error:
@@ -941,7 +943,7 @@ class Connection:
 
     def _perform(self, call, work):
         """The job of a worker -> whether the call was abandoned meanwhile."""
-        self._writer.wait_until_clear()  # make no answers that nobody takes
+        self._writer.catch_up()  # make no answers that nobody takes
         began = time.monotonic()
         call.stage = RUNNING
         if self._is_open(call):  # else it was cancelled in the queue

@@ -795,6 +795,34 @@ def test_a_ping_is_answered_while_a_tool_computes():
         assert ended.wait(BOUND)
 
 
+@pytest.mark.parametrize("behind, answers", [
+    ([call(2, "wait")], 1), ([call(2, "wait"), call(3, "wait")], 2), ([b"\n"], 0),
+    ([call(2, "wait_in_line"), call(3, "wait_in_line")], 2), ([b'{"jsonrpc"'], 0),
+    ([notification("notifications/cancelled", {"requestId": 9})], 0),
+    ([call(2, "wait"), notification("x")], 1), ([{"jsonrpc": "2.0", "id": 9, "result": {}}], 0),
+], ids=lambda value: str(value)[:60])
+def test_an_answer_does_not_wait_for_what_was_written_behind_its_call(behind, answers):
+    go = threading.Event()
+
+    def quick() -> str:
+        return "done"
+
+    def wait() -> str:
+        assert go.wait(BOUND)
+        return "waited"
+    server = tool_server(quick, wait, max_workers=2)
+    server.register(wait, name="wait_in_line", serial=True)
+    with Peer(server) as peer:
+        for _ in range(5):
+            peer.send(call(0, "quick"), call(1, "quick"), *behind)
+            assert [peer.recv()["id"] for _ in range(2)] == [0, 1]
+            go.set()
+            assert {peer.recv()["id"] for _ in range(answers)} == set(range(2, 2 + answers))
+            go.clear()
+            if behind == [b'{"jsonrpc"']:
+                assert peer.error(b"\n")["code"] == -32700
+
+
 def test_500_calls_run_at_once_and_the_threads_are_given_back():
     meeting = threading.Barrier(500)
 
