@@ -226,25 +226,25 @@ class LineReader:
         call after that returns the line behind it."""
         while not self.ready:
             data = self._read(PIECE)
-            first, newline, others = data.partition(b"\n")
-            self._begin(first + newline)
-            if newline or not data:
-                fits = self._size <= self._limit
-                self.ready.append(b"".join(self._pieces) if fits else self._size)
-                self._pieces, self._size = [], 0
-                self.ready.extend(BytesIO(others))  # as lines
-                if not data.endswith(b"\n") and len(self.ready) > 1:
-                    self._begin(self.ready.pop())
+            for piece in BytesIO(data):  # each ends with a newline, but for the last
+                self._size += len(piece)
+                self._pieces.append(piece)
+                if self._size > self._limit:
+                    self._pieces.clear()
+                if piece.endswith(b"\n"):
+                    self._end_line()
+            if not data:
+                self._end_line()
         line = self.ready.popleft()
-        size = line if isinstance(line, int) else len(line)
-        if size <= self._limit:
+        if isinstance(line, bytes):
             return line
         raise RpcError(INVALID_REQUEST, f"Message too long: expected at most "
-                       f"{self._limit:,} bytes on one line, got {size:,}")
+                       f"{self._limit:,} bytes on one line, got {line:,}")
 
-    def _begin(self, piece):
-        self._size += len(piece)
-        self._pieces = [*self._pieces, piece] if self._size <= self._limit else []
+    def _end_line(self):
+        fits = self._size <= self._limit
+        self.ready.append(b"".join(self._pieces) if fits else self._size)
+        self._pieces, self._size = [], 0
 
 class LineWriter:
     """Whole lines to a binary stream, from any thread.
