@@ -66,6 +66,7 @@ import threading
 import time
 from collections import ChainMap, deque
 from functools import lru_cache, partial
+from io import BytesIO
 
 TYPE_CHECKING = False  # type checkers take this for true; typing costs 3 ms to import
 if TYPE_CHECKING:
@@ -233,59 +234,80 @@ class LineReader:
     """Lines from a binary stream, none longer than `limit`."""
 
     def __init__(self, stream, limit=MAX_LINE):
-        self._stream = stream
+        self._read = getattr(stream, "read1", stream.readline)  # what there is, no more
         self._limit = limit
+        self.ready = deque()              # lines read so far; the size of one too long
+        self._pieces, self._size = [], 0  # of the line that has not ended yet
 
     def read_line(self):
         """The next line with its newline, b"" at the end.
 
         A line over the limit is skipped in pieces and refused with an RpcError; the
         call after that returns the line behind it."""
-        pieces, size = [], 0
-        while True:
-            piece = self._stream.readline(PIECE)
-            size += len(piece)
-            if size <= self._limit:
-                pieces.append(piece)
-            else:
-                pieces.clear()
-            if len(piece) < PIECE or piece.endswith(b"\n"):
-                break
-        if size <= self._limit:
-            line = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            trace("in", line)
+        while not self.ready:
+            data = self._read(PIECE)
+            for piece in BytesIO(data):  # each ends with a newline, but for the last
+                self._size += len(piece)
+                self._pieces.append(piece)
+                if self._size > self._limit:
+                    self._pieces.clear()
+                if piece.endswith(b"\n"):
+                    self._end_line()
+            if not data:
+                self._end_line()
+        line = self.ready.popleft()
+        trace("in", line if isinstance(line, bytes) else b"(a line that is too long)")
+        if isinstance(line, bytes):
             return line
-        trace("in", b"(a line that is too long)")
         raise RpcError(INVALID_REQUEST, f"Message too long: expected at most "
-                       f"{self._limit:,} bytes on one line, got {size:,}")
+                       f"{self._limit:,} bytes on one line, got {line:,}")
+
+    def _end_line(self):
+        fits = self._size <= self._limit
+        self.ready.append(b"".join(self._pieces) if fits else self._size)
+        self._pieces, self._size = [], 0
 
 class LineWriter:
-    """Whole lines to a binary stream, from any thread."""
+    """Whole lines to a binary stream, from any thread.
 
-    def __init__(self, stream, on_broken):
-        self._stream = stream
-        self._on_broken = on_broken
-        self._lock = threading.Lock()  # guards _stream: one whole line at a time
+    While lines wait in `more`, answers are held for up to a TICK, to leave together.
+    Who takes the last one has to catch_up before he runs or waits for anything."""
+
+    def __init__(self, stream, on_broken, more=()):
+        self._stream, self._on_broken, self._more = stream, on_broken, more
+        self._lock = threading.Lock()  # guards _stream and the next two
+        self._flushed = 0              # when
+        self.held = False              # something was written since then
         self.closed = False            # what is written from now on is dropped
 
-    def write_line(self, line):
-        """Write and flush.  When nobody reads any more, say so once and drop it."""
+    def write_line(self, line, wanted=None):
+        """Write it, if it is still wanted() when its turn comes.
+
+        When nobody reads any more, say so once and drop it."""
         if self.closed:
             return
         trace("out", line)
         with self._lock:
+            if wanted and not wanted():
+                return
             try:
                 self._stream.write(line)
-                self._stream.flush()
+                now = time.monotonic()
+                self.held = bool(self._more) and now - self._flushed < TICK
+                if not self.held:
+                    self._flushed = now
+                    self._stream.flush()
                 return
             except (OSError, ValueError):
                 self.closed = True
         self._on_broken()
 
-    def wait_until_clear(self):
-        """Return when no write is stuck: back-pressure for those who make answers."""
+    def catch_up(self):
+        """Return when no write is stuck and nothing is held that should have left."""
         with self._lock:
-            pass
+            held = self.held
+        if held:
+            self.write_line(b"")
 
 # ----------------------------------------------------------------------------------
 # 4. Messages: line <-> message
@@ -326,7 +348,7 @@ def message_of(envelope):
     if not isinstance(envelope, dict):
         problem = f"expected a message object, got {type(envelope).__name__}"
         return Malformed(None, RpcError(INVALID_REQUEST, problem))
-    id, method, params = (envelope.get(key) for key in ("id", "method", "params"))
+    id, method, params = map(envelope.get, ("id", "method", "params"))
     if "id" not in envelope and isinstance(method, str):
         return Notification(method, params)
     if "method" not in envelope and ("result" in envelope or "error" in envelope):
@@ -359,11 +381,12 @@ def decode(line):
     b'{"jsonrpc":"2.0","method":"x"}' -> Notification("x", None)
     b'oops' -> Malformed(None, RpcError(-32700, ...)): it never raises"""
     try:
-        if line.startswith(b"\xef\xbb\xbf"):  # a byte order mark, from some editors
-            line = line[3:]
-        if line.isspace():
+        text = line.decode("utf-8").lstrip("\ufeff \t\r\n")  # some editors write U+FEFF
+        if not text:
             return None
-        value = DECODER.decode(line.decode("utf-8"))
+        value, end = DECODER.raw_decode(text)
+        if text[end:].strip(" \t\r\n"):
+            raise ValueError(f"more text after the message, at character {end}")
         if not isinstance(value, list):
             return message_of(value)
         if value:
@@ -487,12 +510,13 @@ class Call:
 #
 # The thread that has read a call runs it at once: no hand-over, nobody to wake, and
 # most calls are done in microseconds.  One that takes longer must not keep the others
-# waiting, so a foreman looks every millisecond, but only while something is going on:
+# waiting, so a foreman looks every millisecond, but only while something is going on,
+# and less often while all of them are quick:
 #
-#   the leader was not back to read since the last look    -> another thread leads
-#   jobs wait and none was begun since the last look       -> another thread helps
+#   the leader was not back to read for a TICK         -> another thread leads
+#   jobs wait and none was begun since the last look   -> another thread helps
 #
-# After such a look the crew hurries: as long as more calls begin than end, whoever
+# Where nothing was begun the crew hurries: as long as more calls begin than end, whoever
 # begins one first passes on what else there is to do.
 # ----------------------------------------------------------------------------------
 
@@ -511,7 +535,8 @@ class Crew:
         self._parked = []              # bells of threads with nothing to do
         self._leader = None            # bell of the thread whose turn it is to read
         self._reading = False          # it waits for a line (else it runs a job)
-        self._reads = self._begun = 0  # how many so far: the foreman compares
+        self._left = 0                 # when it last came back with one
+        self._begun = 0                # how many jobs so far: the foreman compares
         self._busy = 0                 # threads inside a job
         self._hurry = self._closed = False
         self._due = FOREVER            # when alarm wants to be called
@@ -559,15 +584,18 @@ class Crew:
             bell = self._parked.pop()
             bell.release()
         else:
-            bell = threading.Lock()
-            bell.acquire()
-            try:
-                threading.Thread(target=self._live, args=(bell,), name="mcp-worker",
-                                 daemon=True).start()
-            except RuntimeError:  # the system has no more threads: work has to wait
-                return
-        if lead:
+            bell = self._hire(self._live, "mcp-worker")
+        if bell and lead:
             self._leader, self._reading = bell, True
+
+    def _hire(self, live, name):
+        bell = threading.Lock()
+        bell.acquire()
+        try:
+            threading.Thread(target=live, args=(bell,), name=name, daemon=True).start()
+        except RuntimeError:  # the system has no more threads: try again next time
+            return None
+        return bell
 
     def _live(self, bell):
         while True:
@@ -586,8 +614,7 @@ class Crew:
                     return
                 self._reading = True
             jobs = self._read()
-            self._reading = False
-            self._reads += 1
+            self._left, self._reading = time.monotonic(), False
             if jobs is None:
                 self._leader = None  # nobody leads: there is nothing left to read
                 return
@@ -596,8 +623,10 @@ class Crew:
                 self._help(bell)
 
     def _help(self, bell):
+        done = 0
         while True:
             with self._lock:
+                self._busy -= done
                 if not self._jobs or self._busy >= self._max_workers:
                     return
                 job = self._jobs.popleft()
@@ -608,44 +637,38 @@ class Crew:
                     self._send(lead=leading)
                 if self._foreman is None or self._foreman_parked:
                     self._ring_foreman()
-            if not job():
-                with self._lock:
-                    self._busy -= 1
+            done = not job()
 
     def _ring_foreman(self):
         # holding _lock
         if self._foreman is None:
-            self._foreman = threading.Lock()
-            self._foreman.acquire()
-            try:
-                threading.Thread(target=self._oversee, name="mcp-foreman",
-                                 daemon=True).start()
-            except RuntimeError:  # no more threads: try again at the next call
-                self._foreman = None
+            self._foreman = self._hire(self._oversee, "mcp-foreman")
         elif self._foreman_parked:
             self._foreman_parked = False
             self._foreman.release()
 
-    def _oversee(self):
-        reads = begun = busy = -1
+    def _oversee(self, bell):
+        begun = busy = 0
         while not (self._closed and not self._busy):
-            if time.monotonic() >= self._due:
+            now = time.monotonic()
+            if now >= self._due:
                 self._due = FOREVER  # before the call: others may set it meanwhile
-                self.wake_at(self._alarm(time.monotonic()))
+                self.wake_at(self._alarm(now))
             with self._lock:
                 away = self._leader is not None and not self._reading
                 waiting = bool(self._jobs) and self._busy < self._max_workers
                 stuck = (away or waiting) and self._begun == begun
                 self._hurry = stuck or (self._hurry and self._busy > busy)
-                if away and self._reads == reads:
+                if away and now - self._left >= TICK:
                     self._send(lead=True)
-                elif waiting and stuck:
+                elif stuck and waiting:
                     self._send()
                 quiet = not (away or waiting or self._closed) and self._begun == begun
-                reads, begun, busy = self._reads, self._begun, self._busy
+                quick = self._begun > begun + 1 and not self._hurry
+                begun, busy = self._begun, self._busy
                 self._foreman_parked = quiet
-                pause = self._due - time.monotonic() if quiet else TICK
-            self._foreman.acquire(timeout=min(max(pause, 0), threading.TIMEOUT_MAX))
+            pause = min(self._due - now, FOREVER if quiet else 5 * TICK if quick else TICK)
+            bell.acquire(timeout=min(max(pause, 0), threading.TIMEOUT_MAX))
             self._foreman_parked = False
 
 class SerialLane:
@@ -674,10 +697,10 @@ class SerialLane:
 
 UNANSWERED = object()  # returned by on_request for what is answered later, by hand
 
-def attempt(step):
-    """step() -> {"result": ...} or {"error": ...}; functions are passed through."""
+def attempt(step, *args):
+    """step(*args) -> {"result": ...} or {"error": ...}; functions are passed through."""
     try:
-        outcome = step()
+        outcome = step(*args)
     except RpcError as error:
         return {"error": error.as_json()}
     except Cancelled:
@@ -689,6 +712,12 @@ def attempt(step):
     if outcome is UNANSWERED or callable(outcome):
         return outcome
     return {"result": outcome}
+
+def wait_while(condition, seconds):
+    """Return when condition() is false, or after so many seconds."""
+    deadline = time.monotonic() + seconds
+    while condition() and time.monotonic() < deadline:
+        time.sleep(TICK)
 
 class Batch:
     """The answers of a batch: they leave as one array when the last entry is done."""
@@ -732,20 +761,19 @@ class Connection:
     def __init__(self, reader, writer, on_request, on_notification, on_end, *, lane,
                  max_workers=MAX_WORKERS, max_line=MAX_LINE):
         self._reader = LineReader(reader, max_line)
-        self._writer = LineWriter(writer, self.end)
+        self._writer = LineWriter(writer, self.end, self._reader.ready)
         self._on_request, self._on_notification = on_request, on_notification
         self._on_end = on_end
         self._crew = Crew(self._receive, self._check_alarms, max_workers)
         self._lane = lane
         self._pid = os.getpid()
-        self._lock = threading.Lock()  # guards the next five
+        self._lock = threading.Lock()  # guards the next three
         self._in_flight = {}           # Call.key -> Call: may still be answered
-        self._stopped = set()          # Calls that may not, whose thread is not back
-        self._unsettled = 0            # Calls in flight or being answered right now
         self._questions = {}           # id -> Question
         self._last_question = 0
+        self._answering = set()        # Calls out of the table, not yet written
+        self._stopped = set()          # Calls that nobody answers, whose thread runs on
         self._ended = threading.Event()
-        self._settled = threading.Event()
 
     # -- for its owner
 
@@ -763,17 +791,12 @@ class Connection:
 
         True: every thread has come back."""
         self.end()
-        with self._lock:
-            if not self._unsettled:
-                self._settled.set()
-        self._settled.wait(drain)
+        wait_while(lambda: self._in_flight or self._answering, drain)
         self._writer.closed = True  # a client that reads no more must not hold us up
         for call in list(self._in_flight.values()):
             self._stop(call)
         self._crew.close()
-        deadline = time.monotonic() + GRACE
-        while not self._crew.is_idle() and time.monotonic() < deadline:
-            time.sleep(TICK)
+        wait_while(lambda: not self._crew.is_idle(), GRACE)
         return self._crew.is_idle()
 
     def end(self):
@@ -795,9 +818,11 @@ class Connection:
         if call is None:
             self._writer.write_line(line)
             return
-        with call.gate:  # no interrupt can tear the line, no answer can come between
-            if self._in_flight.get(call.key) is call:
-                self._writer.write_line(line)
+        with call.gate:  # so that no interrupt can tear the line
+            self._writer.write_line(line, partial(self._is_open, call))
+
+    def _is_open(self, call):
+        return self._in_flight.get(call.key) is call
 
     def ask(self, method, params, call):
         """Send a request to the client -> the Question, for answer_to."""
@@ -811,10 +836,9 @@ class Connection:
         line = encode({"jsonrpc": "2.0", "id": question.id, "method": method,
                        "params": params})
         with call.gate:
-            if self._in_flight.get(call.key) is call:
-                self._writer.write_line(line)
-            else:  # a thread that has outlived its call
-                question.answered.set()
+            self._writer.write_line(line, partial(self._is_open, call))
+        if not self._is_open(call):  # this thread has outlived its call
+            question.answered.set()
         return question
 
     def answer_to(self, question, call, deadline):
@@ -852,29 +876,27 @@ class Connection:
         """Answer a call, or end it without (None).  False: somebody else did already.
 
         This is rule 1: who takes the call out of the table may answer it."""
-        gate = call.gate.acquire(timeout=DRAIN)  # held while it sends notifications
         with self._lock:
-            mine = self._in_flight.get(call.key) is call
-            if mine:
-                del self._in_flight[call.key]  # first: its id may come again at once
-        if gate:
-            call.gate.release()
-        if mine:
-            self._reply(call.id, call.batch, body)
-            with self._lock:
-                self._unsettled -= 1
-                if not self._unsettled and self._ended.is_set():
-                    self._settled.set()
-        return mine
+            if self._in_flight.get(call.key) is not call:
+                return False
+            self._answering.add(call)
+            del self._in_flight[call.key]  # first: its id may come again at once
+        self._reply(call.id, call.batch, body)
+        self._answering.discard(call)
+        return True
 
     # -- receiving
 
     def _receive(self):
         """Read one line, answer what can be answered at once -> jobs, None at the end."""
         try:
+            if self._writer.held and not self._reader.ready:
+                self._writer.catch_up()
             line = self._reader.read_line()
             if not line or self._ended.is_set():
                 self.end()
+                self._reader.ready.clear()
+                self._writer.catch_up()
                 return None
             message = decode(line)
         except RpcError as error:
@@ -892,7 +914,7 @@ class Connection:
         if isinstance(message, Request):
             return self._begin(Call(message, batch))
         if isinstance(message, Notification):
-            attempt(partial(self._on_notification, message.method, message.params))
+            attempt(self._on_notification, message.method, message.params)
         elif isinstance(message, Response):
             self._settle_question(message)
         elif isinstance(message, Malformed):
@@ -919,12 +941,11 @@ class Connection:
                 problem = f"{MAX_IN_FLIGHT:,} requests are open: wait for answers"
             else:
                 self._in_flight[call.key] = call  # before it starts: a cancel may come
-                self._unsettled += 1
         if problem:
             error = RpcError(INVALID_REQUEST, problem)
             self._reply(call.id, call.batch, {"error": error.as_json()})
             return None
-        outcome = attempt(partial(self._on_request, call))
+        outcome = attempt(self._on_request, call)
         if outcome is UNANSWERED:
             return None
         if not callable(outcome):
@@ -940,11 +961,10 @@ class Connection:
 
     def _perform(self, call, work):
         """The job of a worker -> whether the call was abandoned meanwhile."""
-        self._writer.wait_until_clear()  # make no answers that nobody takes
+        self._writer.catch_up()  # make no answers that nobody takes
         began = time.monotonic()
-        with call.gate:
-            call.stage = RUNNING
-        if self._in_flight.get(call.key) is call:  # else it was cancelled in the queue
+        call.stage = RUNNING
+        if self._is_open(call):  # else it was cancelled in the queue
             if call.timeout:
                 self.set_alarm(call, began + call.timeout, self._expire)
             reply = attempt(work)
@@ -2047,7 +2067,7 @@ def without_nulls(value, schema):
     return change_parts(value, schema, without_nulls)
 
 class Signature:
-    """What a function takes (schema), and its arguments as it wants them (bind).
+    """What a function takes (schema), and its arguments as it wants them (convert, bind).
 
     With a schema that somebody wrote, the hints only say what to convert."""
 
@@ -2078,6 +2098,8 @@ class Signature:
         except (HintError, NameError) as error:
             raise HintError(f"{where}: {error}") from None
         self.names, self.schema = schema["properties"], schema if infer else written_schema
+        usual = infer and all(hint in (str, int, float, bool) for _, hint, _ in rows)
+        self.plain = {name: hint for name, hint, _ in rows} if usual else None
         self.returns = self.schema_returned(inner.__annotations__.get("return"), scope)
 
     @staticmethod
@@ -2092,10 +2114,14 @@ class Signature:
             pass
         return None
 
-    def bind(self, arguments, context=None):
-        """{"when": "2026-05-01"} -> ([], {"when": date(2026, 5, 1)})"""
-        kwargs = self.load({name: value for name, value in arguments.items()
-                            if self.open or name in self.names}, "arguments")
+    def convert(self, arguments):
+        """{"when": "2026-05-01"} -> {"when": date(2026, 5, 1)}"""
+        return self.load({name: value for name, value in arguments.items()
+                          if self.open or name in self.names}, "arguments")
+
+    def bind(self, arguments, context):
+        """{"a": 1, "b": 2} -> ([1], {"b": 2, "ctx": context}) for def f(a, /, b, ctx)"""
+        kwargs = dict(arguments)
         if self.context:
             kwargs[self.context] = context
         args = [kwargs.pop(name, default) for name, default in self.positional]
@@ -2193,7 +2219,6 @@ def draw(value):
         png = value._repr_png_()
         return image(png) if png else None
     if hasattr(value, "savefig"):
-        from io import BytesIO
         buffer = BytesIO()
         value.savefig(buffer, format="png")
         return image(buffer.getvalue())
@@ -2736,21 +2761,28 @@ class Record:
         return fit(self.entry, self.fields, version)
 
     def call(self, session, call, given, convert):
-        """Check and convert what the client sent, then call the function with it.
+        """Call the function with what the client sent.  Raises BadArguments."""
+        kinds = {name: type(value) for name, value in given.items()}
+        is_plain = kinds == self.signature.plain  # nothing to check, nothing to convert
+        ready = given if is_plain else self.ready(given, convert)
+        context = self.signature.context and Context(session, call, self.is_async)
+        args, kwargs = self.signature.bind(ready, context)
+        return finished(call, self.fn(*args, **kwargs))
 
-        convert: take "5" for 5, as `coerce` does.  Raises BadArguments."""
+    def ready(self, given, convert):
+        """Check what the client sent -> what the function wants.
+
+        convert: take "5" for 5, as `coerce` does."""
         problems = self.check_input(given, "arguments")
         if problems and convert:
             given = coerce(given, self.input_schema, fitting())
             problems = self.check_input(given, "arguments")
         if problems:
             raise BadArguments("\n".join(problems))
-        context = self.signature.context and Context(session, call, self.is_async)
         try:
-            args, kwargs = self.signature.bind(given, context)
+            return self.signature.convert(given)
         except ValueError as error:
             raise BadArguments(str(error)) from None
-        return finished(call, self.fn(*args, **kwargs))
 
     def check_input(self, value, path):
         # an inferred schema is known to be good, so it is prepared only when needed
@@ -3455,7 +3487,7 @@ def answer(session, message, in_batch=False):
         return [reply for reply in replies if reply is not None] or None
     message = message_of(message)
     if isinstance(message, Notification):
-        attempt(partial(session.on_notification, message.method, message.params))
+        attempt(session.on_notification, message.method, message.params)
         return None
     if isinstance(message, Response):
         return None
@@ -3463,7 +3495,7 @@ def answer(session, message, in_batch=False):
         outcome = {"error": message.error.as_json()}
     else:
         call = Call(message, batch=message if in_batch else None)
-        outcome = attempt(partial(session.on_request, call))
+        outcome = attempt(session.on_request, call)
         if callable(outcome):
             outcome = attempt(outcome)
     return {"jsonrpc": "2.0", "id": message.id, **outcome}
@@ -3789,6 +3821,7 @@ def run_process(get_server):
     code, all_back, problem = 0, False, None
     undo, signals = stop_on_signals()
     on_terminal = sys.stdin and sys.stdin.isatty()
+    sys.setswitchinterval(TICK)  # so long may a tool that computes keep the others waiting
     try:
         with StandardIO(restore=False, signals=signals) as io:
             server = get_server()

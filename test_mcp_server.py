@@ -832,6 +832,34 @@ def test_a_ping_is_answered_while_a_tool_computes():
         assert ended.wait(BOUND)
 
 
+@pytest.mark.parametrize("behind, answers", [
+    ([call(2, "wait")], 1), ([call(2, "wait"), call(3, "wait")], 2), ([b"\n"], 0),
+    ([call(2, "wait_in_line"), call(3, "wait_in_line")], 2), ([b'{"jsonrpc"'], 0),
+    ([notification("notifications/cancelled", {"requestId": 9})], 0),
+    ([call(2, "wait"), notification("x")], 1), ([{"jsonrpc": "2.0", "id": 9, "result": {}}], 0),
+], ids=lambda value: str(value)[:60])
+def test_an_answer_does_not_wait_for_what_was_written_behind_its_call(behind, answers):
+    go = threading.Event()
+
+    def quick() -> str:
+        return "done"
+
+    def wait() -> str:
+        assert go.wait(BOUND)
+        return "waited"
+    server = tool_server(quick, wait, max_workers=2)
+    server.register(wait, name="wait_in_line", serial=True)
+    with Peer(server) as peer:
+        for _ in range(5):
+            peer.send(call(0, "quick"), call(1, "quick"), *behind)
+            assert [peer.recv()["id"] for _ in range(2)] == [0, 1]
+            go.set()
+            assert {peer.recv()["id"] for _ in range(answers)} == set(range(2, 2 + answers))
+            go.clear()
+            if behind == [b'{"jsonrpc"']:
+                assert peer.error(b"\n")["code"] == -32700
+
+
 def test_500_calls_run_at_once_and_the_threads_are_given_back():
     meeting = threading.Barrier(500)
 
@@ -1828,6 +1856,27 @@ def test_arguments_arrive_as_the_annotated_types(hint, value, expected):
         assert re.search("(?m)^arguments.*: ", result["content"][0]["text"])
     else:
         assert came == [expected] and type(came[0]) is type(expected)
+
+
+def test_the_short_way_of_plain_arguments_leads_where_the_long_one_does():
+    def plain(s: str, i: int, f: float = 0.5, b: bool = True) -> str: ...
+    def mixed(s: str, path: pathlib.Path = pathlib.Path()) -> str: ...
+    def none() -> str: ...
+    values = ["x", 5, True, 1.5, 2.0, float("inf"), None, ["x"], pathlib.Path()]
+    whole = {"s": "x", "i": 1, "f": 1.5, "b": False}
+    given = [{}, *({**whole, name: value} for value in values for name in "sifbx"),
+             {"s": "x"}, {"s": "x", "i": 1}, *({"s": "x", "path": value} for value in values)]
+    for fn, schema, expected in ((plain, None, 6), (mixed, None, 0), (none, None, 1),
+                                 (plain, {"type": "object", "required": ["z"]}, 0),
+                                 (none, {"type": "object", "required": ["z"]}, 0)):
+        server, short = Server("x"), 0
+        server.register(fn, name="fn", input_schema=schema)
+        tool = server.tools["fn"]
+        for arguments in given:
+            if {name: type(arguments[name]) for name in arguments} == tool.signature.plain:
+                assert tool.ready(arguments, False) == arguments
+                short += 1
+        assert short == expected
 
 
 LOAD_MESSAGES = [
