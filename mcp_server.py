@@ -166,7 +166,7 @@ def trace(direction, line):
     """Show a line of the wire: on stderr at level debug, and in the file of --trace.
 
     2026-05-01T10:55:12.123 in  {"jsonrpc": "2.0", "id": 1, "method": "ping"}"""
-    if not Log.traced or not line:  # the end is no line
+    if not line:  # the end
         return
     line = line.decode("utf-8", "replace").strip()
     try:
@@ -246,6 +246,9 @@ class LineReader:
         call after that returns the line behind it."""
         while not self.ready:
             data = self._read(PIECE)
+            if data.find(b"\n") == len(data) - 1 and not self._size and 0 < len(data) <= self._limit:
+                self.ready.append(data)  # the usual: one whole line
+                break
             for piece in BytesIO(data):  # each ends with a newline, but for the last
                 self._size += len(piece)
                 self._pieces.append(piece)
@@ -256,7 +259,8 @@ class LineReader:
             if not data:
                 self._end_line()
         line = self.ready.popleft()
-        trace("in", line if isinstance(line, bytes) else b"(a line that is too long)")
+        if Log.traced:
+            trace("in", line if isinstance(line, bytes) else b"(a line that is too long)")
         if isinstance(line, bytes):
             return line
         raise RpcError(INVALID_REQUEST, f"Message too long: expected at most "
@@ -286,7 +290,8 @@ class LineWriter:
         When nobody reads any more, say so once and drop it."""
         if self.closed:
             return
-        trace("out", line)
+        if Log.traced:
+            trace("out", line)
         with self._lock:
             if wanted and not wanted():
                 return
@@ -348,7 +353,7 @@ def message_of(envelope):
     if not isinstance(envelope, dict):
         problem = f"expected a message object, got {type(envelope).__name__}"
         return Malformed(None, RpcError(INVALID_REQUEST, problem))
-    id, method, params = map(envelope.get, ("id", "method", "params"))
+    id, method, params = envelope.get("id"), envelope.get("method"), envelope.get("params")
     if "id" not in envelope and isinstance(method, str):
         return Notification(method, params)
     if "method" not in envelope and ("result" in envelope or "error" in envelope):
@@ -403,17 +408,18 @@ def decode(line):
     return Malformed(None, RpcError(PARSE_ERROR, f"Parse error: {problem}"))
 
 class Kept(dict):
-    """A result that is sent again and again: it keeps its JSON."""
+    """A result whose JSON is known, or will be needed again and again."""
 
-    def __init__(self, result):
+    def __init__(self, result, json=None):
         super().__init__(result)
-        self.json = ENCODER.encode(result)
+        self.json = json or ENCODER.encode(result)
 
 def encode(message):
     """{"jsonrpc": "2.0", "id": 1, "result": {}} -> the line that goes out."""
     result = message.get("result")
     if isinstance(result, Kept):
-        id = ENCODER.encode(message["id"])
+        id = message["id"]
+        id = id if type(id) is int else ENCODER.encode(id)
         return f'{{"jsonrpc":"2.0","id":{id},"result":{result.json}}}\n'.encode()
     return ENCODER.encode(message).encode() + b"\n"
 
@@ -2816,6 +2822,9 @@ class Tool(Record):
 
     def result(self, value, version):
         """What the function returned -> the result of tools/call."""
+        if self.output_schema is None and type(value) in (str, int):  # most are
+            json = '{"content":[{"type":"text","text":%s}]}' % ENCODER.encode(str(value))
+            return Kept({"content": [text(value)]}, json)
         if self.output_schema is None:
             return {"content": [fit_block(block, version) for block in blocks_of(value)]}
         value = without_nulls(plain(value), self.output_schema)
@@ -3009,8 +3018,10 @@ def initialized(session, call):
     session.enter("initialized")
     return {}
 
+EMPTY = Kept({})
+
 def ping(session, call):
-    return {}
+    return EMPTY
 
 def page(session, call, kind, entries):
     """One page of a list.  A cursor names the last entry seen, and its place in case
