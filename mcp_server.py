@@ -246,7 +246,8 @@ class LineReader:
         call after that returns the line behind it."""
         while not self.ready:
             data = self._read(PIECE)
-            if data.find(b"\n") == len(data) - 1 and not self._size and 0 < len(data) <= self._limit:
+            if not self._size and 0 < len(data) <= self._limit and (
+                    data.find(b"\n") == len(data) - 1):
                 self.ready.append(data)  # the usual: one whole line
                 break
             for piece in BytesIO(data):  # each ends with a newline, but for the last
