@@ -879,8 +879,10 @@ class Connection:
         call.alarms.append([when, action])
         self._crew.wake_at(when)
 
-    def settle(self, call, body):
-        """Answer a call, or end it without (None).  False: somebody else did already.
+    def settle(self, call, body, then=None):
+        """Answer a call, or end it without (None), then do what else belongs to that.
+
+        False: somebody else did already.
 
         This is rule 1: who takes the call out of the table may answer it."""
         with self._lock:
@@ -889,6 +891,8 @@ class Connection:
             self._answering.add(call)
             del self._in_flight[call.key]  # first: its id may come again at once
         self._reply(call.id, call.batch, body)
+        if then:
+            then()
         self._answering.discard(call)
         return True
 
@@ -3467,8 +3471,8 @@ class Session:
     def _close_listeners(self):
         for call, _ in list(self.listeners.values()):
             result = stamp(self.server, call, subscription(call))
-            self.connection.settle(call, {"result": result})
-            self.connection.notify("notifications/cancelled", {"requestId": call.id})
+            self.connection.settle(call, {"result": result}, partial(
+                self.connection.notify, "notifications/cancelled", {"requestId": call.id}))
 
     def read_resource(self, call, uri):
         return resource_and_reader(self, call, uri)[1]()
