@@ -257,6 +257,8 @@ class LineReader:
                     self._pieces.clear()
                 if piece.endswith(b"\n"):
                     self._end_line()
+            if not data and not self._size:
+                return b""  # never in `ready`: no answer is held for the end
             if not data:
                 self._end_line()
         line = self.ready.popleft()
@@ -299,10 +301,12 @@ class LineWriter:
             try:
                 self._stream.write(line)
                 now = time.monotonic()
-                self.held = bool(self._more) and now - self._flushed < TICK
-                if not self.held:
-                    self._flushed = now
-                    self._stream.flush()
+                if self._more and now - self._flushed < TICK:
+                    self.held = True
+                    if self._more:  # subtle: still, so who takes the last one sees held
+                        return
+                self.held, self._flushed = False, now
+                self._stream.flush()
                 return
             except (OSError, ValueError):
                 self.closed = True

@@ -284,6 +284,36 @@ def tool_server(*functions, **options):
 
 # ----------------------------------------------------------------- 3, 4. the wire
 
+
+class OneMoreLine:
+    """What waits to be read: a line, which is taken right after the first look."""
+
+    def __init__(self):
+        self.looks = 0
+
+    def __bool__(self):
+        self.looks += 1
+        return self.looks == 1
+
+
+def test_an_answer_is_not_held_for_a_line_that_was_taken_meanwhile():
+    stream = io.BufferedWriter(io.BytesIO())
+    writer = mcp_server.LineWriter(stream, None, OneMoreLine())
+    writer._flushed = time.monotonic() + BOUND  # just now
+    writer.write_line(b"answer\n")
+    assert stream.raw.getvalue() == b"answer\n" and not writer.held
+
+
+def test_no_answer_is_held_for_the_end_of_input():
+    class Queue(mcp_server.deque):
+        def append(self, line):
+            assert line
+            super().append(line)
+    reader = mcp_server.LineReader(io.BytesIO(b"one\n\ntwo"))
+    reader.ready = Queue()
+    assert [reader.read_line() for _ in range(5)] == [b"one\n", b"\n", b"two", b"", b""]
+
+
 BAD_LINES = [  # (name, line, code, id that comes back)
     ("text", b"hello", -32700, None),
     ("half an object", b'{"jsonrpc":"2.0","id":1', -32700, None),
