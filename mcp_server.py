@@ -1046,7 +1046,11 @@ class Connection:
         for call in list(self._in_flight.values()) + list(self._stopped):
             for alarm in call.alarms:
                 if alarm[0] <= now:
-                    alarm[0] = alarm[1](call, now) or FOREVER
+                    try:
+                        alarm[0] = alarm[1](call, now) or FOREVER
+                    except Exception:  # without the foreman nothing would go on
+                        log_traceback("an alarm failed")
+                        alarm[0] = FOREVER
                 due = min(due, alarm[0])
         return due
 

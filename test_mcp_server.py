@@ -3101,6 +3101,33 @@ def test_promise_8_a_heartbeat_keeps_the_clock_running():
         assert text_of(peer.recv()) == "done"
 
 
+@pytest.mark.parametrize("progress, total", [
+    (1, float("nan")), (10**400, None), ("half", None), (decimal.Decimal(1), None)],
+    ids=["nan", "huge", "text", "decimal"])
+def test_a_progress_that_is_no_number_does_not_end_the_foreman(progress, total):
+    finish = threading.Event()
+
+    def odd(ctx: Context) -> str:
+        try:
+            ctx.report_progress(progress, total)
+        except Exception:  # it is told so
+            pass
+        time.sleep(0.05)  # beats
+        return "done"
+
+    def slow() -> str:
+        finish.wait(BOUND)
+        return "done"
+    with Peer(tool_server(odd, slow, heartbeat=0.01)) as peer:
+        peer.send(with_token(call(1, "odd"), "t"))
+        while "result" not in peer.recv():
+            pass
+        peer.send(call(2, "slow"))
+        peer.fence()  # somebody reads
+        finish.set()
+        assert text_of(peer.recv()) == "done"
+
+
 # -------------------------------------------------------------- asking the client
 
 COLOR = {"type": "object", "properties": {"color": {"type": "string"}}, "required": ["color"]}
