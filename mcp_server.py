@@ -174,8 +174,13 @@ def trace(direction, line):
     except (ValueError, RecursionError):  # not JSON
         shown = json.dumps(redact(line))
     log("debug", f"{direction:3} {shown}")
-    if Log.file:
-        Log.file.write(f"{time.strftime('%Y-%m-%dT')}{clock()} {direction:3} {shown}\n")
+    file = Log.file
+    try:
+        if file:
+            file.write(f"{time.strftime('%Y-%m-%dT')}{clock()} {direction:3} {shown}\n")
+    except (OSError, ValueError) as error:  # a full disk: serving goes on
+        Log.file = None
+        log("error", f"--trace: {error}; no more is written there")
 
 def log_traceback(message):
     """The exception being handled, whole, on stderr: the client only gets a sentence."""
