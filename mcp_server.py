@@ -3771,7 +3771,10 @@ class StandardIO:
         """On a thread of its own, as it may take for ever."""
         try:
             while self._data:
-                self._data = self._data[os.write(self._err, self._data):]
+                try:
+                    self._data = self._data[os.write(self._err, self._data):]
+                except BlockingIOError:  # somebody who shares it has made it so
+                    time.sleep(TICK)
         except OSError:
             pass
         self._written.set()
