@@ -4337,8 +4337,12 @@ def reload_on_change(target, server, get_server):
     folder, known = os.path.dirname(os.path.abspath(split_target(target)[0])), {}
 
     def changed_files():
-        changed, neighbours = set(), [os.path.join(folder, name) for name in
-                                      os.listdir(folder) if name.endswith(".py")]
+        changed = set()
+        try:
+            names = os.listdir(folder)
+        except OSError:  # the folder is about to come back
+            names = []
+        neighbours = [os.path.join(folder, name) for name in names if name.endswith(".py")]
         for file in {*neighbours, *files_of(folder).values()}:
             try:
                 modified = os.stat(file).st_mtime_ns
