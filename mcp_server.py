@@ -889,8 +889,8 @@ class Connection:
         self._crew.wake_at(when)
 
     def settle(self, call, body, then=None):
-        """Answer a call, or end it without (None), then do what belongs to that.  False:
-        somebody else did already.
+        """Answer a call, or end it without (None), and do what belongs to that (then).
+        False: somebody else did already.
 
         This is rule 1: who takes the call out of the table may answer it."""
         with self._lock:
