@@ -691,6 +691,7 @@ class SerialLane:
     """One long-lived thread for the tools whose state belongs to a thread."""
 
     _jobs = None
+    thread = None  # the one that runs them now
 
     def add(self, job):
         if self._jobs is None:
@@ -704,6 +705,7 @@ class SerialLane:
         threading.Thread(target=self._live, name="mcp-serial", daemon=True).start()
 
     def _live(self):
+        self.thread = threading.get_ident()
         while not self._jobs.get()():  # a job that was given up ends its thread
             pass
 
@@ -3539,16 +3541,19 @@ def answer(session, message, in_batch=False):
 class Visitor:
     """A client in a few lines: with Visitor(server, "2026-07-28") as visitor: ...
 
-    It speaks with the server over two pipes, in either era."""
+    It speaks with the server over a pair of sockets, in either era.  (A pipe would not
+    end where a tool has forked: the child has its ends, too.)"""
 
     can = {}  # the capabilities that it declares
 
     def __init__(self, server, version=NEWEST_HANDSHAKE):
+        from socket import socketpair
         self._last_id, self._meta = 0, {}
-        (server_in, to_server), (from_server, server_out) = os.pipe(), os.pipe()
-        self._writer, self._reader = os.fdopen(to_server, "wb"), os.fdopen(from_server, "rb")
-        self._streams = os.fdopen(server_in, "rb"), os.fdopen(server_out, "wb")
-        self._thread = threading.Thread(target=server.serve, args=self._streams, daemon=True)
+        self._sockets = ours, theirs = socketpair()
+        self._writer, self._reader, *streams = self._files = [
+            end.makefile(mode) for end, mode in ((ours, "wb"), (ours, "rb"),
+                                                 (theirs, "rb"), (theirs, "wb"))]
+        self._thread = threading.Thread(target=server.serve, args=streams, daemon=True)
         self._thread.start()
         who = {"name": "mcp_server.py", "version": __version__}
         if version == MODERN:
@@ -3565,10 +3570,18 @@ class Visitor:
         return self
 
     def __exit__(self, *exception):
-        self._writer.close()
-        self._thread.join(2 * DRAIN)
-        for stream in (self._reader, *self._streams):
-            stream.close()
+        from socket import SHUT_RDWR, SHUT_WR
+        for how, seconds in ((SHUT_WR, 2 * DRAIN), (SHUT_RDWR, GRACE)):  # the end; or else
+            try:
+                self._sockets[0].shutdown(how)
+            except OSError:  # the other side is gone
+                pass
+            self._thread.join(seconds)
+        for file in (*self._files, *self._sockets):
+            try:
+                file.close()
+            except OSError:  # what was not sent
+                pass
 
     def hear(self, method, params):
         """What to do about a notification."""
@@ -4091,12 +4104,22 @@ class Server:
         if self._own_session is None:
             self._own_session = Session(self)
             self._offer()
-        return answer(self._own_session, message)
+        import copy
+        return copy.deepcopy(answer(self._own_session, message))  # of a list that is kept
 
     def call(self, tool_name: str, /, **arguments: Any) -> dict[str, Any]:
         """Call a tool as a client would -> the result, with `content` and `isError`."""
-        with Visitor(self) as visitor:
-            return visitor.ask("tools/call", name=tool_name, arguments=plain(arguments))
+        params = {"name": tool_name, "arguments": plain(arguments)}
+        if self._lane.thread != threading.get_ident():
+            with Visitor(self) as visitor:
+                return visitor.ask("tools/call", **params)
+        session = Session(self)  # a serial tool calls: its thread cannot wait for itself
+        session.state = OPERATING
+        reply = answer(session, {"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+                                 "params": params})
+        if "error" in reply:
+            raise RpcError(**reply["error"])
+        return json.loads(ENCODER.encode(reply["result"]))  # as it would arrive
 
     # -- offering it
 

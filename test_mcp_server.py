@@ -3921,6 +3921,98 @@ def test_a_trace_shows_every_message(tmp_path):
         "many": [1] * 20 + ["... (50 items)"]}
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_trace_that_cannot_be_written_ends_nothing():
+    with start("--trace", "/dev/full") as peer:
+        assert peer.text(call(1, "convert", length=1, unit="m"))
+        code, rest, errors = peer.end()
+        assert (code, rest) == (0, []) and errors.count("No space left on device") == 1
+
+
+def test_what_a_caller_does_to_his_answer_is_his_affair():
+    server = Server("test")
+    server.register(lambda: 1, name="one")
+    server.handle(request(1, "initialize", HELLO))
+    assert server.handle(notification("notifications/initialized")) is None
+    for method in ("tools/list", "ping"):
+        reply = server.handle(request(1, method))
+        before = json.dumps(reply)
+        for part in reply["result"].values():
+            part.clear()
+        reply["result"]["mine"] = 1
+        assert json.dumps(server.handle(request(1, method))) == before
+
+
+def test_a_serial_tool_can_call_another():
+    server = Server("test")
+
+    @server.register(serial=True)
+    def inner(fail: bool) -> str:
+        if fail:
+            raise ToolError("no")
+        return str(threading.get_ident())
+
+    @server.register(serial=True)
+    def outer() -> list:
+        with pytest.raises(RpcError):
+            server.call("nope")
+        assert server.call("inner", fail=True)["isError"]
+        return [server.call("inner", fail=False)["content"][0]["text"],
+                str(threading.get_ident())]
+    inside, here = json.loads(text_of({"result": server.call("outer")}))
+    assert inside == here != str(threading.get_ident())
+
+
+@posix
+def test_a_child_of_a_tool_does_not_hold_up_who_calls_it(tmp_path):
+    (tmp_path / "forks.py").write_text(textwrap.dedent("""
+        import os, time
+        def fork() -> str:
+            child = os.fork()
+            if not child:
+                time.sleep(60)
+                os._exit(0)
+            return str(child)
+        """))
+    out = tmp_path / "out"  # a pipe would be the child's, too
+    with open(out, "wb") as file:
+        code = subprocess.call([sys.executable, "-W", "ignore",
+                                os.path.join(HERE, "mcp_server.py"), str(tmp_path / "forks.py"),
+                                "--call", "fork"], stdout=file, stderr=file, timeout=BOUND)
+    os.kill(int(out.read_text()), signal.SIGKILL)
+    assert code == 0
+
+
+@posix
+def test_what_is_printed_is_not_lost_on_a_stderr_that_does_not_wait():
+    def read_slowly():
+        while select.select([errors], [], [], BOUND)[0]:
+            data = os.read(errors, 4096)
+            if not data:
+                break
+            printed.append(data)
+            time.sleep(0.0001)
+    printed, (errors, stderr) = [], os.pipe()
+    os.set_blocking(stderr, False)
+    reader = threading.Thread(target=read_slowly)
+    reader.start()
+    with Process("""
+            from mcp_server import register, run
+            @register
+            def chat() -> None:
+                for number in range(20_000):
+                    print(f"{number:050}")
+            run()
+            """, stderr=stderr) as peer:
+        os.close(stderr)
+        peer.result(call(1, "chat"))
+        peer.close()
+        assert peer.process.wait(BOUND) == 0
+    reader.join(BOUND)
+    os.close(errors)
+    assert list(map(int, b"".join(printed).split())) == list(range(20_000))
+
+
 def test_the_demo_shows_each_feature():
     with start(shake=False) as peer:
         peer.handshake(elicitation={})
