@@ -4109,17 +4109,12 @@ class Server:
 
     def call(self, tool_name: str, /, **arguments: Any) -> dict[str, Any]:
         """Call a tool as a client would -> the result, with `content` and `isError`."""
-        params = {"name": tool_name, "arguments": plain(arguments)}
-        if self._lane.thread != threading.get_ident():
-            with Visitor(self) as visitor:
-                return visitor.ask("tools/call", **params)
-        session = Session(self)  # a serial tool calls: its thread cannot wait for itself
-        session.state = OPERATING
-        reply = answer(session, {"jsonrpc": "2.0", "id": 1, "method": "tools/call",
-                                 "params": params})
-        if "error" in reply:
-            raise RpcError(**reply["error"])
-        return json.loads(ENCODER.encode(reply["result"]))  # as it would arrive
+        tool = self.tools.get(tool_name)
+        if tool and tool.serial and self._lane.thread == threading.get_ident():
+            raise RuntimeError("a serial tool cannot wait for the thread that it runs on; "
+                               f"call the function of {tool_name!r} itself")
+        with Visitor(self) as visitor:
+            return visitor.ask("tools/call", name=tool_name, arguments=plain(arguments))
 
     # -- offering it
 
