@@ -683,7 +683,7 @@ class Crew:
                 quick = self._begun > begun + 1 and not self._hurry
                 begun, busy = self._begun, self._busy
                 self._foreman_parked = quiet
-            pause = min(self._due - now, FOREVER if quiet else 5 * TICK if quick else TICK)
+            pause = min(self._due - now, FOREVER if quiet else 2 * TICK if quick else TICK)
             bell.acquire(timeout=min(max(pause, 0), threading.TIMEOUT_MAX))
             self._foreman_parked = False
 
