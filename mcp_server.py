@@ -2274,24 +2274,23 @@ def messages_of(value, arrays=False):
     for item in value if isinstance(value, (list, tuple)) else [value]:
         if not (isinstance(item, dict) and "role" in item):
             item = {"role": "user", "content": item}
-        content = item["content"]
-        if isinstance(content, list) and arrays:
-            messages.append({**item, "content": [content_of(part) for part in content]})
-        else:
-            for part in content if isinstance(content, list) else [content]:
-                messages.append({**item, "content": content_of(part)})
+        several = isinstance(item["content"], list)
+        blocks = [content_of(part) for part in
+                  (item["content"] if several else [item["content"]])]
+        messages += [{**item, "content": content}
+                     for content in ([blocks] if several and arrays else blocks)]
     return messages
 
 def fit_block(block, version):
     """A block for a client of that revision: what it cannot know is sent as what it can."""
+    if version >= V2025_06:
+        return block
     if block["type"] == "audio" and version < V2025_03:
-        block = Block(type="resource", resource={
-            "uri": "data:audio", "mimeType": block["mimeType"], "blob": block["data"]})
-    if block["type"] == "resource_link" and version < V2025_06:
-        block = text(f"{block['name']}: {block['uri']}")
-    if "_meta" in block and version < V2025_06:
-        block = {key: item for key, item in block.items() if key != "_meta"}
-    return block
+        return {"type": "resource", "resource": {
+            "uri": "data:audio", "mimeType": block["mimeType"], "blob": block["data"]}}
+    if block["type"] == "resource_link":
+        return text(f"{block['name']}: {block['uri']}")
+    return {name: value for name, value in block.items() if name != "_meta"}
 
 # ----------------------------------------------------------------------------------
 # 12. Context: what a handler may ask of us
@@ -2299,23 +2298,19 @@ def fit_block(block, version):
 
 def in_background(work):
     """work() on a thread of its own -> an awaitable for the coroutine that waits."""
-    import asyncio
-    loop = asyncio.get_running_loop()
-    future = loop.create_future()
-
-    def finish(settle, outcome):
-        if not future.done():
-            settle(outcome)
+    from asyncio import wrap_future
+    from concurrent.futures import Future
+    future = Future()
+    future.set_running_or_notify_cancel()  # from here on only run() settles it
 
     def run():
         try:
-            settle, outcome = future.set_result, work()
+            future.set_result(work())
         except BaseException as error:  # whatever it is, the coroutine gets it
-            settle, outcome = future.set_exception, error
-        loop.call_soon_threadsafe(finish, settle, outcome)
+            future.set_exception(error)
 
     threading.Thread(target=run, name="mcp-wait", daemon=True).start()
-    return future
+    return wrap_future(future)
 
 def kill_tree(process):
     """End a child and all its children, at once."""
@@ -2354,11 +2349,10 @@ class Progress:
             if self._last is not None and not progress > self._last:
                 return  # the specification wants it to increase
             self._last, self._total = progress, total
-            fields = compact(progress=progress, total=total)
-            if message is not None and self._call.client.version >= V2025_03:
-                fields["message"] = str(message)
-            params = {"progressToken": self._token, **fields}
-            self._connection.notify("notifications/progress", params, self._call)
+            told = message is not None and self._call.client.version >= V2025_03
+            self._connection.notify("notifications/progress", compact(
+                progressToken=self._token, progress=progress, total=total,
+                message=str(message) if told else None), self._call)
 
     def beat(self, call, now):
         """A sign of life, for clients that give up on silence: a hair more progress."""
@@ -2375,9 +2369,9 @@ QUESTIONS = {
         "roots": {"type": "array"}}}),
 }
 
-def missing_capability(method, params, client):
+def missing_capability(question, client):
     """What a client would have to declare for a question, or None if it has."""
-    name = QUESTIONS[method][0]
+    name, params = QUESTIONS[question["method"]][0], question["params"]
     has, part, since = client.capabilities.get(name), None, ""
     if name == "elicitation":
         part = params.get("mode", "form")
@@ -2390,13 +2384,13 @@ def missing_capability(method, params, client):
         return None
     return {name: {} if part in (None, "form") else {part: {}}}
 
-def answer_problems(method, params, result):
+def answer_problems(question, result):
     """What is wrong with the shape of a client's answer."""
-    problems = validate(result, QUESTIONS[method][1], "answer")
-    if not problems and result.get("action") == "accept" and "requestedSchema" in params:
-        content = result.setdefault("content", {})
-        return validate(content, params["requestedSchema"], "content")
-    return problems
+    problems = validate(result, QUESTIONS[question["method"]][1], "answer")
+    form = question["params"].get("requestedSchema")
+    if problems or form is None or result.get("action") != "accept":
+        return problems
+    return validate(result.setdefault("content", {}), form, "content")
 
 def fit_form(schema, version):
     """A form that a client of that revision knows (2025-06-18 has fewer fields)."""
@@ -2417,18 +2411,18 @@ def fit_form(schema, version):
     required = [name for name in form.get("required", ()) if name in fields]
     return {**form, "properties": fields, "required": required}
 
-def fit_question(method, params, client):
-    """A question as the client's revision has it -> (method, params)."""
+def fit_question(question, client):
+    """{"method", "params"} as the client's revision has it."""
+    method, params = question["method"], dict(question.get("params", {}))
     if method not in QUESTIONS:
         raise ValueError(f"ask: expected one of {', '.join(QUESTIONS)}, got {method!r}")
-    params = dict(params)
     if "requestedSchema" in params:
         params["requestedSchema"] = fit_form(params["requestedSchema"], client.version)
         if client.version < V2025_11:
             params.pop("mode", None)
     if params.get("mode") == "url" and not client.is_modern:
         params.setdefault("elicitationId", os.urandom(16).hex())
-    return method, params
+    return {"method": method, "params": params}
 
 def camel(name):
     """system_prompt -> systemPrompt"""
@@ -2462,8 +2456,7 @@ class Context:
     @property
     def meta(self) -> dict[str, Any]:
         """The `_meta` of the request."""
-        meta = self._call.params.get("_meta")
-        return meta if isinstance(meta, dict) else {}
+        return self._call.params.get("_meta") or {}
 
     @property
     def protocol_version(self) -> str:
@@ -2612,45 +2605,46 @@ class Context:
     def _ask(self, questions):
         self.check_cancelled()
         client = self._call.client
-        asked = {key: fit_question(question["method"], question.get("params", {}), client)
-                 for key, question in questions.items()}
-        for method, params in asked.values():
-            lacks = missing_capability(method, params, client)
+        questions = {key: fit_question(questions[key], client) for key in questions}
+        for question in questions.values():
+            lacks = missing_capability(question, client)
             if lacks or not (self._session.connection or client.is_modern):
-                message = (f"{method}: this client cannot be asked, it has not declared "
-                           f"the capability {json.dumps(lacks)}")
-                raise RpcError(MISSING_CAPABILITY, message, {
-                    "requiredCapabilities": lacks}) if client.is_modern else ToolError(message)
-        results = self._replay(asked) if client.is_modern else self._ask_and_wait(asked)
-        for key in asked:
-            problems = answer_problems(*asked[key], results[key])
+                raise self._refusal(
+                    MISSING_CAPABILITY, f"{question['method']}: this client cannot be asked, "
+                    f"it has not declared the capability {json.dumps(lacks)}",
+                    {"requiredCapabilities": lacks})
+        find = self._find_answers if client.is_modern else self._wait_for_answers
+        answers = find(questions)
+        for key, question in questions.items():
+            problems = answer_problems(question, answers[key])
             if problems:
-                message = "\n".join([f"The answer to {key!r} does not fit:", *problems])
-                raise RpcError(INVALID_PARAMS, message) if client.is_modern else (
-                    ToolError(message))
-        return results
+                raise self._refusal(INVALID_PARAMS, "\n".join(
+                    [f"The answer to {key!r} does not fit:", *problems]))
+        return answers
 
-    def _ask_and_wait(self, asked):
+    def _refusal(self, code, message, data=None):
+        modern = self._call.client.is_modern  # there it is for the client, not the model
+        return RpcError(code, message, data) if modern else ToolError(message)
+
+    def _wait_for_answers(self, questions):
         """Send all questions, then collect the answers; what goes wrong withdraws them."""
-        connection, call, results = self._session.connection, self._call, {}
+        connection, call = self._session.connection, self._call
         deadline = time.monotonic() + self._session.server.patience
-        waiting = {key: connection.ask(*asked[key], call) for key in asked}
+        sent = {key: connection.ask(question["method"], question["params"], call)
+                for key, question in questions.items()}
         try:
-            for key, question in waiting.items():
-                results[key] = connection.answer_to(question, call, deadline)
+            return {key: connection.answer_to(sent[key], call, deadline) for key in sent}
         finally:
-            for question in waiting.values():
+            for question in sent.values():
                 connection.withdraw(question, call)
-        return results
 
-    def _replay(self, asked):
+    def _find_answers(self, questions):
         """The answers that came with this request; what is missing ends the run."""
         answers = self._call.answers
-        missing = {key: {"method": method, "params": params}
-                   for key, (method, params) in asked.items() if key not in answers}
+        missing = {key: questions[key] for key in questions if key not in answers}
         if missing:
             raise InputRequired(missing)
-        return {key: dict(answers[key]) for key in asked}
+        return {key: dict(answers[key]) for key in questions}
 
     def read_resource(self, uri: str) -> Any:
         """Read a resource of this server -> its contents, as a client would get them."""
