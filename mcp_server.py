@@ -2959,12 +2959,17 @@ NEXT_STATE = {
     (CREATED, "initialize"): INITIALIZING,
     (INITIALIZING, "initialized"): OPERATING,
 }
-LEGAL = {  # state -> what may be called in it, and what to do about all else
-    CREATED: ({"initialize", "ping"}, "send initialize first"),
-    INITIALIZING: ({"ping", "initialized", "notifications/initialized"},
-                   "send notifications/initialized first"),
-    OPERATING: (None, "this session is initialized already"),  # all but initialize
-    SHUTDOWN: (set(), "this session is over"),
+LEGAL = {  # method -> the states in which it may be called; those not named: OPERATING
+    "initialize": {CREATED},
+    "initialized": {INITIALIZING, OPERATING},
+    "notifications/initialized": {INITIALIZING, OPERATING},
+    "ping": {CREATED, INITIALIZING, OPERATING},
+}
+ADVICE = {  # state -> what to say of a method that may not be called in it
+    CREATED: "send initialize first",
+    INITIALIZING: "send notifications/initialized first",
+    OPERATING: "this session is initialized already",
+    SHUTDOWN: "this session is over",
 }
 
 class Client:
@@ -2984,27 +2989,29 @@ class Client:
 # on the crew's time, because user code is involved.
 # ----------------------------------------------------------------------------------
 
-def param(call, name, kind, default=...):
-    """params[name], of that type; without a default it has to be there."""
-    value = call.params.get(name, default)
-    if isinstance(value, kind) or (value is default and default is not ...):
+def param(params, name, kind, default=...):
+    """params[name]: a str, a dict, or one of a tuple; with no default it must be there."""
+    value = params.get(name, default)
+    fits = value in kind if type(kind) is tuple else isinstance(value, kind)
+    if fits or (value is default and default is not ...):
         return value
-    words = {str: "a string", dict: "an object"}
-    raise RpcError(INVALID_PARAMS, f"{name}: expected {words[kind]}, got {show(value)}")
+    words = {str: "a string", dict: "an object"}.get(kind) or f"one of {', '.join(kind)}"
+    raise RpcError(INVALID_PARAMS, f"{name}: expected {words}, got {show(value)}")
 
 def initialize(session, call):
     if call.batch is not None:
         raise RpcError(INVALID_REQUEST, "initialize cannot be part of a batch")
-    asked = param(call, "protocolVersion", str, NEWEST_HANDSHAKE)
+    asked = param(call.params, "protocolVersion", str, NEWEST_HANDSHAKE)
     version = asked if asked in PROTOCOL_VERSIONS[1:] else NEWEST_HANDSHAKE
-    session.client = Client(version, param(call, "capabilities", dict, {}),
-                            param(call, "clientInfo", dict, {}))
+    session.client = Client(version, param(call.params, "capabilities", dict, {}),
+                            param(call.params, "clientInfo", dict, {}))
     session.enter("initialize")
-    session.offered = session.server.capabilities()
-    session.offered.pop("extensions", None)
+    capabilities = session.server.capabilities()
+    capabilities.pop("extensions", None)
     if version < V2025_03:  # knows no such capability, but has the method
-        session.offered.pop("completions", None)
-    return {"protocolVersion": version, "capabilities": session.offered,
+        capabilities.pop("completions", None)
+    session.topics = set(capabilities)
+    return {"protocolVersion": version, "capabilities": capabilities,
             "serverInfo": fit(session.server.info, SERVER_FIELDS, version),
             **compact(instructions=session.server.instructions)}
 
@@ -3017,14 +3024,18 @@ EMPTY = Kept({})
 def ping(session, call):
     return EMPTY
 
-def page(session, call, kind, entries):
+LISTS = {"tools/list": "tools", "prompts/list": "prompts", "resources/list": "resources",
+         "resources/templates/list": "resourceTemplates"}
+
+def list_page(session, call):
     """One page of a list.  A cursor names the last entry seen, and its place in case
     that entry is gone.  The first page is kept until the server's lists change."""
+    kind = LISTS[call.method]
     cursor, start = call.params.get("cursor", ...), 0
     kept, key = session.server.kept_lists, (kind, call.client.version)
     if cursor is ... and key in kept:
         return kept[key]
-    entries = list(entries)  # not before: what changes now is not in what is kept
+    entries = session.server.entries(kind)  # not before: what changes now is not in `kept`
     if cursor is not ...:
         try:
             from binascii import a2b_base64
@@ -3045,32 +3056,17 @@ def page(session, call, kind, entries):
         result = kept[key] = Kept(result)
     return result
 
-def tools_list(session, call):
-    return page(session, call, "tools", session.server.tools.values())
-
-def prompts_list(session, call):
-    return page(session, call, "prompts", session.server.prompts.values())
-
-def resources_list(session, call):
-    return page(session, call, "resources", (
-        entry for entry in session.server.resources.values() if not entry.is_template))
-
-def resources_templates_list(session, call):
-    return page(session, call, "resourceTemplates", (
-        entry for entry in session.server.resources.values() if entry.is_template))
-
 def failure_text(session, call, what, error):
     """A sentence for the client; the traceback goes to stderr.  Masked if asked for."""
     if call.cancelled:
         return "cancelled"
-    if not session.server.mask_errors:
-        log_traceback(f"{what} failed")
-        hint = ("; stdin belongs to the client: take a parameter, or ask with ctx.elicit"
-                if isinstance(error, EOFError) else "")
-        return f"{what} failed: {describe(error)}{hint}"
-    reference = os.urandom(4).hex()
-    log_traceback(f"{what} failed (reference {reference})")
-    return f"{what} failed: internal error (reference {reference})"
+    reference = f" (reference {os.urandom(4).hex()})" if session.server.mask_errors else ""
+    log_traceback(f"{what} failed{reference}")
+    if reference:
+        return f"{what} failed: internal error{reference}"
+    hint = ("; stdin belongs to the client: take a parameter, or ask with ctx.elicit"
+            if isinstance(error, EOFError) else "")
+    return f"{what} failed: {describe(error)}{hint}"
 
 def guarded(session, call, what, work):
     """work() of a resource, prompt or completion: what goes wrong is a protocol error."""
@@ -3090,8 +3086,7 @@ def on_time(session, call, what, timeout=None):
         message = f"{what} timed out after {call.timeout:g} s and was stopped"
         call.late = ({"result": error_result(message)} if call.method == "tools/call" else
                      {"error": RpcError(INTERNAL_ERROR, message).as_json()})
-    meta = call.params.get("_meta")
-    token = meta.get("progressToken") if isinstance(meta, dict) else None
+    token = (call.params.get("_meta") or {}).get("progressToken")
     if is_id(token) and session.connection:
         call.progress = Progress(session.connection, call, token)
         call.heartbeat = session.server.heartbeat
@@ -3119,7 +3114,7 @@ def run_tool(session, call, tool, given):
 
 def tools_call(session, call):
     tools = session.server.tools
-    name, given = param(call, "name", str), param(call, "arguments", dict, {})
+    name, given = param(call.params, "name", str), param(call.params, "arguments", dict, {})
     tool = tools.get(name)
     if tool is None:
         raise RpcError(INVALID_PARAMS, f"Unknown tool: {name[:200]}",
@@ -3160,18 +3155,18 @@ def resource_and_reader(session, call, uri):
     return resource, partial(guarded, session, call, f"Resource {uri}", read)
 
 def resources_read(session, call):
-    uri = param(call, "uri", str)
+    uri = param(call.params, "uri", str)
     resource, read = resource_and_reader(session, call, uri)
     on_time(session, call, f"Resource {uri}")
     caching = resource.caching if call.client.is_modern else {}
     return lambda: {"contents": call.run(read), **caching}
 
 def resources_subscribe(session, call):
-    session.subscriptions.add(param(call, "uri", str))
+    session.topics.add(param(call.params, "uri", str))
     return {}
 
 def resources_unsubscribe(session, call):
-    session.subscriptions.discard(param(call, "uri", str))
+    session.topics.discard(param(call.params, "uri", str))
     return {}
 
 def get_prompt(session, call, prompt, given):
@@ -3187,7 +3182,7 @@ def get_prompt(session, call, prompt, given):
 
 def prompts_get(session, call):
     prompts = session.server.prompts
-    name, given = param(call, "name", str), param(call, "arguments", dict, {})
+    name, given = param(call.params, "name", str), param(call.params, "arguments", dict, {})
     if name not in prompts:
         raise RpcError(INVALID_PARAMS, f"Unknown prompt: {name}",
                        {"availablePrompts": list(prompts)[:100]})
@@ -3198,7 +3193,7 @@ def prompts_get(session, call):
 def completions(session, call, record, argument, value):
     """The candidates for what was typed: from a function, or from the type of the
     parameter if that has only so many values."""
-    others = param(call, "context", dict, {}).get("arguments") or {}
+    others = param(call.params, "context", dict, {}).get("arguments") or {}
     function = session.server.completions.get((record.key, argument))
     if function:
         takes_others = len(parameters_of(function)) > 1
@@ -3213,7 +3208,7 @@ def completions(session, call, record, argument, value):
                            "hasMore": len(found) > MAX_COMPLETIONS}}
 
 def completion_complete(session, call):
-    ref, argument = param(call, "ref", dict), param(call, "argument", dict)
+    ref, argument = param(call.params, "ref", dict), param(call.params, "argument", dict)
     records, field = ((session.server.prompts, "name") if ref.get("type") == "ref/prompt" else
                       (session.server.resources, "uri"))
     record = records.get(str(ref.get(field)))
@@ -3228,33 +3223,23 @@ def completion_complete(session, call):
     return partial(call.run, guarded, session, call, f"Completion of {name!r}", work)
 
 def logging_set_level(session, call):
-    level = param(call, "level", str)
-    if level not in LOG_LEVELS:
-        raise RpcError(INVALID_PARAMS, f"level: expected one of {', '.join(LOG_LEVELS)}, "
-                       f"got {level!r}")
-    session.client.log_level = level
+    session.client.log_level = param(call.params, "level", LOG_LEVELS)
     return {}
 
 # The modern era: every request says who asks, and nothing is remembered between two.
 
+MODERN_KEYS = [MCP + "protocolVersion", MCP + "clientCapabilities", MCP + "clientInfo",
+               MCP + "logLevel"]  # a request with one of them in _meta is modern
+
 def modern_client(meta):
-    """The client that a request's _meta describes, or what is wrong with it."""
-    version, declared = meta[MCP + "protocolVersion"], meta.get(MCP + "clientCapabilities")
-    info, level = meta.get(MCP + "clientInfo", {}), meta.get(MCP + "logLevel")
-    if not isinstance(version, str):
-        problem = "protocolVersion: expected a string"
-    elif version != MODERN:
+    """The client that a request's _meta describes."""
+    version = param(meta, MCP + "protocolVersion", str)
+    if version != MODERN:
         raise RpcError(UNSUPPORTED_VERSION, f"Unsupported protocol version: {version}",
                        {"supported": [MODERN], "requested": version})
-    elif not isinstance(declared, dict):
-        problem = "clientCapabilities: expected an object"
-    elif not isinstance(info, dict):
-        problem = "clientInfo: expected an object"
-    elif level is not None and level not in LOG_LEVELS:
-        problem = f"logLevel: expected one of {', '.join(LOG_LEVELS)}"
-    else:
-        return Client(version, declared, info, level)
-    raise RpcError(INVALID_PARAMS, f"_meta: {MCP}{problem}")
+    return Client(version, param(meta, MCP + "clientCapabilities", dict),
+                  param(meta, MCP + "clientInfo", dict, {}),
+                  param(meta, MCP + "logLevel", LOG_LEVELS, None))
 
 def server_discover(session, call):
     return {"supportedVersions": [MODERN], "capabilities": session.server.capabilities(),
@@ -3271,36 +3256,37 @@ def subscriptions_listen(session, call):
     """Stays open: what the client wants to hear of is sent under this request's id."""
     if call.batch is not None:
         raise RpcError(INVALID_REQUEST, "subscriptions/listen cannot be part of a batch")
-    wants, offers = param(call, "notifications", dict), session.server.capabilities()
+    wants = param(call.params, "notifications", dict)
+    capabilities = session.server.capabilities()
     honoured = {name: True for name, kind in LISTEN.items()
-                if wants.get(name) is True and kind in offers}
+                if wants.get(name) is True and kind in capabilities}
+    topics = {LISTEN[name] for name in honoured}
     uris = wants.get("resourceSubscriptions", [])
     if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
         raise RpcError(INVALID_PARAMS, "resourceSubscriptions: expected a list of URIs")
-    if uris and "resources" in offers:
+    if uris and "resources" in capabilities:
         honoured["resourceSubscriptions"] = uris
+        topics.update(uris)
     if session.connection is None:
         raise RpcError(METHOD_NOT_FOUND, "subscriptions/listen needs a connection")
     call.on_cancel(lambda: session.listeners.pop(call.key, None))
     with call.gate:  # nothing else on this stream before the acknowledgement
-        session.listeners[call.key] = call, honoured  # before it: no event is lost
+        session.listeners[call.key] = call, topics  # before it: no event is lost
         session.connection.notify("notifications/subscriptions/acknowledged", {
             "notifications": honoured, **subscription(call)})
     return UNANSWERED
 
-CACHED = {"server/discover", "tools/list", "prompts/list", "resources/list",
-          "resources/templates/list", "resources/read"}
+CACHED = {*LISTS, "server/discover", "resources/read"}  # what a client may keep for a while
+NOT_KEPT = {"ttlMs": 0, "cacheScope": "private"}
 
-def stamp(server, call, result):
+def modern_result(server, call, result):
     """A result of the modern era, with all that one must carry."""
     result = {"resultType": "complete", **result}
     if call.method in CACHED and result["resultType"] == "complete":
-        again = "requestState" in call.params or "inputResponses" in call.params
-        fresh = {"ttlMs": 0, "cacheScope": "private"}
-        result = {**result, **fresh} if again else {
-            **(fresh if call.method == "resources/read" else server.caching), **result}
-    meta = result.get("_meta") if isinstance(result.get("_meta"), dict) else {}
-    return {**result, "_meta": {MCP + "serverInfo": server.info, **meta}}
+        usual = NOT_KEPT if call.method == "resources/read" else server.caching
+        was_asked = {"requestState", "inputResponses"} & call.params.keys()
+        result = {**usual, **result, **(NOT_KEPT if was_asked else {})}
+    return {**result, "_meta": {MCP + "serverInfo": server.info, **result.get("_meta", {})}}
 
 # requestState: the answers so far travel to the client and back, signed, because the
 # server keeps nothing.  It is bound to the request that it belongs to, and expires.
@@ -3352,13 +3338,13 @@ def open_answers(session, call):
         raise RpcError(INVALID_PARAMS, "inputResponses: expected {key: result object}")
     return {**answers, **fresh}
 
-def answer_modern(session, call, work):
+def run_modern(session, call, work):
     """Finish a request of the modern era: with its result, or with its questions."""
     try:
-        return stamp(session.server, call, work())
+        return modern_result(session.server, call, work())
     except InputRequired as pause:
         answers = {key: call.answers[key] for key in call.asked if key in call.answers}
-        return stamp(session.server, call, {
+        return modern_result(session.server, call, {
             "resultType": "input_required", "inputRequests": pause.args[0],
             "requestState": session.server.seal.close(call, answers)})
 
@@ -3372,14 +3358,14 @@ METHODS = {  # method: (function, the era that knows it, the capability it belon
     "logging/setLevel": (logging_set_level, LEGACY_ONLY, None),
     "server/discover": (server_discover, MODERN_ONLY, None),
     "subscriptions/listen": (subscriptions_listen, MODERN_ONLY, None),
-    "tools/list": (tools_list, BOTH, "tools"),
+    "tools/list": (list_page, BOTH, "tools"),
     "tools/call": (tools_call, BOTH, "tools"),
-    "resources/list": (resources_list, BOTH, "resources"),
-    "resources/templates/list": (resources_templates_list, BOTH, "resources"),
+    "resources/list": (list_page, BOTH, "resources"),
+    "resources/templates/list": (list_page, BOTH, "resources"),
     "resources/read": (resources_read, BOTH, "resources"),
     "resources/subscribe": (resources_subscribe, LEGACY_ONLY, "resources"),
     "resources/unsubscribe": (resources_unsubscribe, LEGACY_ONLY, "resources"),
-    "prompts/list": (prompts_list, BOTH, "prompts"),
+    "prompts/list": (list_page, BOTH, "prompts"),
     "prompts/get": (prompts_get, BOTH, "prompts"),
     "completion/complete": (completion_complete, BOTH, "completions"),
 }
@@ -3391,9 +3377,8 @@ class Session:
         self.server = server
         self.state = CREATED
         self.client = Client()
-        self.offered = {}       # the capabilities that the client was told of
-        self.subscriptions = set()  # URIs
-        self.listeners = {}     # Call.key -> (call, what it wants to hear of)
+        self.topics = set()     # what the client hears of: "tools", ..., and URIs
+        self.listeners = {}     # the same in the modern era: Call.key -> (call, topics)
         self.connection = None  # none in Server.handle
 
     def enter(self, event):
@@ -3402,20 +3387,13 @@ class Session:
 
     def on_request(self, call):
         """Find out which era a request belongs to, and answer it by the rules of that."""
-        meta = call.params.get("_meta")
-        if meta is None:
+        if call.params.get("_meta") is None:
             return self._legacy_request(call)
-        if not isinstance(meta, dict):
-            raise RpcError(INVALID_PARAMS, f"_meta: expected an object, got {show(meta)}")
+        meta = param(call.params, "_meta", dict)
         handshake = call.method == "initialize" and "protocolVersion" in call.params
-        if MCP + "protocolVersion" in meta and not handshake:
-            return self._modern_request(call, meta)
-        marks = [key for key in ("clientCapabilities", "clientInfo", "logLevel")
-                 if MCP + key in meta]
-        if marks and not handshake:
-            raise RpcError(INVALID_PARAMS, f"_meta: {MCP}{marks[0]} came without "
-                           f"{MCP}protocolVersion; send both, or initialize first")
-        return self._legacy_request(call)
+        if handshake or not any(key in meta for key in MODERN_KEYS):
+            return self._legacy_request(call)
+        return self._modern_request(call, meta)
 
     def _legacy_request(self, call):
         function, era, _ = METHODS.get(call.method, (None, None, None))
@@ -3424,26 +3402,27 @@ class Session:
                            f"protocolVersion and {MCP}clientCapabilities")
         if function is None or era == MODERN_ONLY:
             raise RpcError(METHOD_NOT_FOUND, f"Unknown method: {call.method}")
-        legal, advice = LEGAL[self.state]
-        if call.method == "initialize" if legal is None else call.method not in legal:
-            raise RpcError(INVALID_REQUEST, f"{call.method}: {advice}")
+        if self.state not in LEGAL.get(call.method, {OPERATING}):
+            raise RpcError(INVALID_REQUEST, f"{call.method}: {ADVICE[self.state]}")
         call.client = self.client
         return function(self, call)
 
     def _modern_request(self, call, meta):
         call.client = modern_client(meta)
         function, era, capability = METHODS.get(call.method, (None, LEGACY_ONLY, None))
-        offers = self.server.capabilities()
-        if era == LEGACY_ONLY or capability and capability not in offers:
+        capabilities = self.server.capabilities()
+        if era == LEGACY_ONLY or capability and capability not in capabilities:
             raise RpcError(METHOD_NOT_FOUND, f"{call.method}: not in {MODERN}, or nothing "
-                           f"here has it; there are: {', '.join(offers)}")
+                           f"here has it; there are: {', '.join(capabilities)}")
         call.answers = open_answers(self, call)
         outcome = function(self, call)
         if call.late and "result" in call.late:
-            call.late = {"result": stamp(self.server, call, call.late["result"])}
+            call.late = {"result": modern_result(self.server, call, call.late["result"])}
+        if outcome is UNANSWERED:
+            return outcome
         if callable(outcome):
-            return partial(answer_modern, self, call, outcome)
-        return outcome if outcome is UNANSWERED else stamp(self.server, call, outcome)
+            return partial(run_modern, self, call, outcome)
+        return modern_result(self.server, call, outcome)
 
     def on_notification(self, method, params):
         if method == "notifications/cancelled" and self.connection:
@@ -3459,51 +3438,38 @@ class Session:
 
     def _close_listeners(self):
         for call, _ in list(self.listeners.values()):
-            result = stamp(self.server, call, subscription(call))
+            result = modern_result(self.server, call, subscription(call))
             self.connection.settle(call, {"result": result})
             self.connection.notify("notifications/cancelled", {"requestId": call.id})
 
     def read_resource(self, call, uri):
         return resource_and_reader(self, call, uri)[1]()
 
-    # What has changed: told to a legacy client if it is ready and knows of the list, and
-    # to each listener of the modern era that has asked for it.
+    def tell(self, topic, method, **params):
+        """Notify a legacy client that is ready, and each listener of the modern era, if
+        they want to hear of this topic: a kind of list, or a URI."""
+        if topic in self.topics and self.state != INITIALIZING:
+            self.connection.notify(method, params or None)
+        for call, topics in list(self.listeners.values()):
+            if topic in topics:
+                self.connection.notify(method, {**params, **subscription(call)}, call)
 
-    def updated(self, uri):
-        if uri in self.subscriptions:
-            self.connection.notify("notifications/resources/updated", {"uri": uri})
-        for call, wants in list(self.listeners.values()):
-            if uri in wants.get("resourceSubscriptions", ()):
-                self.connection.notify("notifications/resources/updated",
-                                       {"uri": uri, **subscription(call)}, call)
-
-    def changed(self, kind):
-        method = f"notifications/{kind}/list_changed"
-        if self.state == OPERATING and kind in self.offered:
-            self.connection.notify(method)
-        for call, wants in list(self.listeners.values()):
-            if f"{kind}ListChanged" in wants:
-                self.connection.notify(method, subscription(call), call)
-
-def answer(session, message, in_batch=False):
-    """One decoded message -> its response, or None; a list of them for a batch."""
-    if isinstance(message, list) and message and not in_batch:
-        replies = [answer(session, entry, True) for entry in message]
-        return [reply for reply in replies if reply is not None] or None
-    message = message_of(message)
-    if isinstance(message, Notification):
-        attempt(session.on_notification, message.method, message.params)
-        return None
-    if isinstance(message, Response):
-        return None
-    if isinstance(message, Malformed):
-        outcome = {"error": message.error.as_json()}
-    else:
-        call = Call(message, batch=message if in_batch else None)
-        outcome = attempt(session.on_request, call)
-        if callable(outcome):
-            outcome = attempt(outcome)
-    return {"jsonrpc": "2.0", "id": message.id, **outcome}
+    def handle(self, message, in_batch=False):
+        """One decoded message -> its response, or None; a list of them for a batch."""
+        if isinstance(message, list) and message and not in_batch:
+            replies = [self.handle(entry, True) for entry in message]
+            return [reply for reply in replies if reply is not None] or None
+        message = message_of(message)
+        if isinstance(message, Request):
+            outcome = attempt(self.on_request, Call(message, batch=in_batch or None))
+            outcome = attempt(outcome) if callable(outcome) else outcome
+        elif isinstance(message, Malformed):
+            outcome = {"error": message.error.as_json()}
+        else:
+            if isinstance(message, Notification):
+                attempt(self.on_notification, message.method, message.params)
+            return None
+        return {"jsonrpc": "2.0", "id": message.id, **outcome}
 
 # ==================================================================================
 # Part IV.  The front door.
@@ -3985,7 +3951,7 @@ class Server:
                 if kind != "tools":
                     for key in [key for key in self.completions if key[0] == name]:
                         del self.completions[key]
-                self._changed(kind)
+                self._tell_of_list(kind)
                 return
         raise ValueError(f"unregister: nothing is called {name!r}; there are: "
                          + ", ".join([*self.tools, *self.prompts, *self.resources]))
@@ -4008,7 +3974,7 @@ class Server:
     def resource_updated(self, uri: str) -> None:
         """Tell the clients that have subscribed to a resource that it has changed."""
         for session in list(self._sessions):
-            session.updated(uri)
+            session.tell(uri, "notifications/resources/updated", uri=uri)
 
     def _add(self, kind, record):
         records = getattr(self, kind)
@@ -4017,7 +3983,7 @@ class Server:
                 f"a {kind[:-1]} called {record.key!r} is registered already; pass another "
                 f"name=, or call unregister({record.key!r}) first")
         records[record.key] = record
-        self._changed(kind)
+        self._tell_of_list(kind)
         by_script = getattr(record.fn, "__module__", "") == "__main__" and (
             __name__ != "__main__" and hasattr(sys.modules["__main__"], "__file__"))
         if by_script and not self._offered and self not in Server.forgotten:
@@ -4035,28 +4001,31 @@ class Server:
         self._sessions, self.seal = other._sessions, other.seal
         for session in list(self._sessions):
             session.server = self
-            for kind in KINDS:
-                if getattr(self, kind) or getattr(other, kind):
-                    session.changed(kind)
+        for kind in KINDS:
+            if getattr(self, kind) or getattr(other, kind):
+                self._tell_of_list(kind)
 
-    def _changed(self, kind):
+    def _tell_of_list(self, kind):
         self.kept_lists = {}  # a new one: who fills the old one right now does no harm
         for session in list(self._sessions):
-            session.changed(kind)
+            session.tell(kind, f"notifications/{kind}/list_changed")
+
+    def entries(self, kind):
+        """The records in a list: of `resources` those with a fixed URI."""
+        if kind not in ("resources", "resourceTemplates"):
+            return list(getattr(self, kind).values())
+        return [resource for resource in list(self.resources.values())
+                if resource.is_template == (kind == "resourceTemplates")]
 
     def capabilities(self) -> dict[str, Any]:
         """What this server has to offer, and nothing else."""
-        offers = {}
-        if self.tools:
-            offers["tools"] = {"listChanged": True}
-        if self.resources:
-            offers["resources"] = {"listChanged": True, "subscribe": True}
-        if self.prompts:
-            offers["prompts"] = {"listChanged": True}
-        if self.prompts or any(
-                entry.is_template for entry in list(self.resources.values())):
-            offers["completions"] = {}
-        return {**offers, "logging": {}, **compact(extensions=self.extensions)}
+        has_arguments = self.prompts or self.entries("resourceTemplates")
+        return compact(
+            tools={"listChanged": True} if self.tools else None,
+            resources={"listChanged": True, "subscribe": True} if self.resources else None,
+            prompts={"listChanged": True} if self.prompts else None,
+            completions={} if has_arguments else None,
+            logging={}, extensions=self.extensions)
 
     # -- trying it
 
@@ -4065,7 +4034,7 @@ class Server:
         if self._own_session is None:
             self._own_session = Session(self)
             self._offer()
-        return answer(self._own_session, message)
+        return self._own_session.handle(message)
 
     def call(self, tool_name: str, /, **arguments: Any) -> dict[str, Any]:
         """Call a tool as a client would -> the result, with `content` and `isError`."""
