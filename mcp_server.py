@@ -2694,46 +2694,43 @@ def usable(schema, where, any_root=False):
     except SchemaError as error:
         raise ValueError(f"{where}: {error}") from None
 
-class Background:
-    """One event loop on one thread for all `async def` handlers, made on first use."""
+LOOP_LOCK = threading.Lock()  # held to call the next function: two would make two loops
 
-    lock = threading.Lock()  # guards loop
-    loop = None
+@lru_cache(maxsize=None)
+def event_loop():
+    """The one event loop, on a thread of its own, for all `async def` handlers."""
+    import asyncio
+    loop = asyncio.new_event_loop()
 
-    @classmethod
-    def _live(cls):
+    def live():
         while True:  # a task that raises SystemExit ends run_forever: not for long
             try:
-                cls.loop.run_forever()
+                loop.run_forever()
             except BaseException:
                 log_traceback("a task of an async handler failed")
-
-    @classmethod
-    def run(cls, call, awaitable):
-        """Wait here for what an `async def` handler returned; it runs over there."""
-        import asyncio
-
-        async def guarded():
-            try:
-                return await awaitable
-            except (SystemExit, KeyboardInterrupt) as error:  # these would end the loop
-                raise RuntimeError(describe(error)) from error
-            except BaseException as error:  # a question inside a TaskGroup
-                while getattr(error, "exceptions", ()):
-                    error = error.exceptions[0]
-                raise error
-
-        with cls.lock:
-            if cls.loop is None:
-                cls.loop = asyncio.new_event_loop()
-                threading.Thread(target=cls._live, name="mcp-async", daemon=True).start()
-        future = asyncio.run_coroutine_threadsafe(guarded(), cls.loop)
-        call.on_cancel(future.cancel)
-        return future.result()
+    threading.Thread(target=live, name="mcp-async", daemon=True).start()
+    return loop
 
 def finished(call, value):
     """What a handler returned; if it is an `async def`, what that returns in the end."""
-    return Background.run(call, value) if hasattr(value, "__await__") else value
+    if not hasattr(value, "__await__"):
+        return value
+    import asyncio
+
+    async def in_loop():
+        try:
+            return await value
+        except (SystemExit, KeyboardInterrupt) as error:  # these would end the loop
+            raise RuntimeError(describe(error)) from error
+        except BaseException as error:  # a question inside a TaskGroup
+            while getattr(error, "exceptions", ()):
+                error = error.exceptions[0]
+            raise error
+    with LOOP_LOCK:
+        loop = event_loop()
+    future = asyncio.run_coroutine_threadsafe(in_loop(), loop)
+    call.on_cancel(future.cancel)
+    return future.result()
 
 class BadArguments(ValueError):
     """What came does not fit what the function takes; the text lists all problems."""
@@ -2743,13 +2740,14 @@ class Record:
 
     fields = RECORD_FIELDS
 
-    def __init__(self, key, where, fn, input_schema=None, **written):
+    def __init__(self, key, where, fn, input_schema=None, *, description, **written):
         self.key = key            # what clients call it by
         self.fn = fn
         self.signature = Signature(fn, Context, where, input_schema)
         self.is_async = self.signature.function.__code__.co_flags & CO_COROUTINE
         self.input_schema = self.signature.schema
-        self.entry = compact(**written)
+        about = description or self.signature.doc or None
+        self.entry = compact(**written, description=about)
         try:
             ENCODER.encode(self.entry)  # now, not in the first list; what we infer is good
         except (TypeError, ValueError) as error:
@@ -2810,15 +2808,15 @@ class Tool(Record):
             self.check_input = usable(input_schema, f"{where}: input_schema")
         self.check_output = None if self.output_schema is None else usable(
             self.output_schema, f"{where}: output_schema", any_root=True)
-        self.entry.update(
-            description=description or self.signature.doc or title or name,
-            inputSchema=self.input_schema, **compact(outputSchema=self.output_schema))
+        self.entry.setdefault("description", title or name)
+        self.entry.update(inputSchema=self.input_schema,
+                          **compact(outputSchema=self.output_schema))
 
     def result(self, value, version):
         """What the function returned -> the result of tools/call."""
         if self.output_schema is None and type(value) in (str, int):  # most are
-            json = '{"content":[{"type":"text","text":%s}]}' % ENCODER.encode(str(value))
-            return Kept({"content": [text(value)]}, json)
+            line = '{"content":[{"type":"text","text":%s}]}' % ENCODER.encode(str(value))
+            return Kept({"content": [text(value)]}, line)
         if self.output_schema is None:
             return {"content": [fit_block(block, version) for block in blocks_of(value)]}
         value = without_nulls(plain(value), self.output_schema)
@@ -2891,7 +2889,6 @@ class Resource(Record):
             description=description, mimeType=self.mime_type, size=size,
             annotations=annotations, icons=icons, _meta=meta)
         self.entry["uriTemplate" if self.is_template else "uri"] = uri
-        self.entry.update(compact(description=description or self.signature.doc or None))
         takes, needs = self.input_schema["properties"], self.input_schema["required"]
         path = {name for name, kind in self.kinds.items() if kind != "?"}
         wrong = sorted((set(needs) - path) | (set(self.kinds) - set(takes)))
@@ -2920,11 +2917,10 @@ class Resource(Record):
 
     def contents(self, value, uri):
         """What the function returned -> the contents of the result."""
-        if isinstance(value, Block) and value["type"] == "resource":
-            value = [value]
-        if isinstance(value, (list, tuple)) and value and all(
-                isinstance(item, Block) and item["type"] == "resource" for item in value):
-            return [item["resource"] for item in value]
+        items = [value] if isinstance(value, Block) else value
+        if isinstance(items, (list, tuple)) and items and all(
+                isinstance(item, Block) and item["type"] == "resource" for item in items):
+            return [item["resource"] for item in items]
         if isinstance(value, (str, bytes, bytearray)):
             return [contents_of(uri, value, self.mime_type)]
         whole = json.dumps(plain(value), ensure_ascii=False)
@@ -2938,11 +2934,11 @@ class Prompt(Record):
         super().__init__(name, f"prompt {name!r}", fn, name=name, title=title,
                          description=description, icons=icons, _meta=meta)
         required = self.input_schema["required"]
-        self.entry.update(
-            description=description or self.signature.doc or title or name,
-            arguments=[compact(name=argument, description=schema.get("description"),
-                               required=argument in required)
-                       for argument, schema in self.input_schema["properties"].items()])
+        self.entry.setdefault("description", title or name)
+        self.entry["arguments"] = [
+            compact(name=argument, description=schema.get("description"),
+                    required=argument in required)
+            for argument, schema in self.input_schema["properties"].items()]
 
 # ----------------------------------------------------------------------------------
 # 14. Lifecycle: the states of a session, as data
@@ -3502,7 +3498,7 @@ class Visitor:
             welcome = self.ask("initialize", protocolVersion=version, clientInfo=who,
                                capabilities=self.can)
             self._send(method="notifications/initialized")
-        self.offers = welcome["capabilities"]
+        self.server_can = welcome["capabilities"]
 
     def __enter__(self):
         return self
@@ -3549,7 +3545,7 @@ class Visitor:
 
     def ask_all(self, method, key, **cursor):
         """All entries of a list, page by page; none where there is no such list."""
-        if method.partition("/")[0] not in self.offers:
+        if method.partition("/")[0] not in self.server_can:
             return []
         result = self.ask(method, **cursor)
         if "nextCursor" not in result:
@@ -3583,8 +3579,7 @@ class StandardIO:
         self._restore = restore
         self._stop_signals = signals  # numbers of those that end us
         self._dropped = 0   # bytes that stderr did not take
-        self._data = b""    # what is being written there
-        self._written = threading.Event()
+        self._written = threading.Event()  # it has taken all else
         self._written.set()
 
     def __enter__(self):
@@ -3700,21 +3695,22 @@ class StandardIO:
         # a client that does not read its stderr is waited for once, and then not again
         if data and self._written.wait(0 if self._dropped else 1):
             note = f"[{self._dropped} bytes dropped]\n" if self._dropped else ""
-            self._dropped, self._data = 0, note.encode() + data
+            self._dropped = 0
             self._written.clear()
+            write = partial(self._write, note.encode() + data)
             try:
-                threading.Thread(target=self._write, name="mcp-stderr", daemon=True).start()
+                threading.Thread(target=write, name="mcp-stderr", daemon=True).start()
             except RuntimeError:  # the system has no more threads
-                self._write()
+                write()
         else:
             self._dropped += len(data)
         return bool(data)
 
-    def _write(self):
+    def _write(self, data):
         """On a thread of its own, as it may take for ever."""
         try:
-            while self._data:
-                self._data = self._data[os.write(self._err, self._data):]
+            while data:
+                data = data[os.write(self._err, data):]
         except OSError:
             pass
         self._written.set()
@@ -3729,19 +3725,13 @@ class Stopped(BaseException):
 def stop_on_signals():
     """Have SIGINT, SIGTERM and their like raise Stopped in the main thread, a second exit.
 
-    Handlers that the program has set itself are left alone.  -> (what undoes it, their
-    numbers)"""
+    -> {number: the usual handler}; those that the program has set are left alone."""
     import signal
 
     def stop(number, frame):
         for each in mine:
             signal.signal(each, lambda number, frame: os._exit(128 + number))
         raise Stopped(128 + number)
-
-    def undo():
-        for number, usual in mine.items():
-            signal.signal(number, usual)
-
     mine = {}
     if threading.current_thread() is threading.main_thread():
         for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):  # the last: Windows only
@@ -3750,7 +3740,7 @@ def stop_on_signals():
             if number and signal.getsignal(number) is usual:
                 mine[number] = usual
                 signal.signal(number, stop)
-    return undo, list(mine)
+    return mine
 
 def end_process(code):
     """Exit without waiting for threads and children that will not end."""
@@ -3789,28 +3779,29 @@ def notice(server):
 
 def run_process(get_server):
     """Serve this process's stdin and stdout, which are ours before get_server is called."""
-    code, all_back, problem = 0, False, None
-    undo, signals = stop_on_signals()
+    import signal
+    code, all_ended = 0, False
+    usual_handlers = stop_on_signals()
     on_terminal = sys.stdin and sys.stdin.isatty()
     sys.setswitchinterval(TICK)  # so long may a tool that computes keep the others waiting
     try:
-        with StandardIO(restore=False, signals=signals) as io:
+        with StandardIO(restore=False, signals=list(usual_handlers)) as io:
             server = get_server()
             if on_terminal:
                 print(notice(server), file=sys.stderr)
-            all_back = server.converse(io.reader, io.writer, io)
+            all_ended = server.serve_streams(io.reader, io.writer, io)
     except Stopped as stopped:
         code = stopped.args[0]
     except CannotServe as error:
-        code, problem = 1, error
-    undo()
-    if problem:
-        print(problem, file=sys.stderr)
+        code = 1
+        print(error, file=sys.stderr)
+    for number, usual in usual_handlers.items():
+        signal.signal(number, usual)
     alive = [thread for thread in threading.enumerate()
              if not thread.daemon and thread is not threading.main_thread()]
     if "multiprocessing" in sys.modules:  # its children are waited for at exit
         alive += sys.modules["multiprocessing"].active_children()
-    if code or alive or not all_back:
+    if code or alive or not all_ended:
         end_process(code)
 
 def remind(forgotten):
@@ -3865,7 +3856,7 @@ class Server:
         self._lane = SerialLane()
         self._sessions = []          # being served right now
         self._own_session = None     # the one that handle() speaks in
-        self._offered = False        # to anybody
+        self._in_use = False         # run, served, handled or included by somebody
 
     # -- filling it
 
@@ -3959,7 +3950,7 @@ class Server:
     def include(self, other: Server, prefix: str = "") -> None:
         """Offer all that another server has now; tools and prompts with a prefix."""
         import copy
-        other._offer()
+        other._use()
         for kind in KINDS:
             for record in list(getattr(other, kind).values()):
                 if kind != "resources" and prefix:
@@ -3986,13 +3977,13 @@ class Server:
         self._tell_of_list(kind)
         by_script = getattr(record.fn, "__module__", "") == "__main__" and (
             __name__ != "__main__" and hasattr(sys.modules["__main__"], "__file__"))
-        if by_script and not self._offered and self not in Server.forgotten:
+        if by_script and not self._in_use and self not in Server.forgotten:
             import atexit
             atexit.register(remind, Server.forgotten)
             Server.forgotten.append(self)
 
-    def _offer(self):
-        self._offered = True
+    def _use(self):
+        self._in_use = True
         if self in Server.forgotten:
             Server.forgotten.remove(self)
 
@@ -4033,7 +4024,7 @@ class Server:
         """One decoded message in, the response or None out, all on this thread."""
         if self._own_session is None:
             self._own_session = Session(self)
-            self._offer()
+            self._use()
         return self._own_session.handle(message)
 
     def call(self, tool_name: str, /, **arguments: Any) -> dict[str, Any]:
@@ -4051,12 +4042,12 @@ class Server:
         True: all handlers came back; False: some were left behind."""
         if reader is None or writer is None:
             with StandardIO() as io:
-                return self.converse(io.reader, io.writer, io)
-        return self.converse(reader, writer)
+                return self.serve_streams(io.reader, io.writer, io)
+        return self.serve_streams(reader, writer)
 
-    def converse(self, reader, writer, io=None):
+    def serve_streams(self, reader, writer, io=None):
         set_log_level()
-        self._offer()
+        self._use()
         session = Session(self)
         connection = session.connection = Connection(
             reader, writer, session.on_request, session.on_notification, session.on_end,
@@ -4064,20 +4055,15 @@ class Server:
         if io:
             io.on_gone = connection.end
         self._sessions.append(session)
-        drain = 0.0
         try:
             connection.start()
             connection.wait()
-            drain = DRAIN
+            return connection.finish(DRAIN)
+        except BaseException:  # a signal: stop what runs, do not wait for it
+            connection.finish(0)
+            raise
         finally:
-            try:
-                all_back = connection.finish(drain)
-            except Stopped:  # a signal while we wait for the last answers
-                connection.finish(0)
-                raise
-            finally:
-                self._sessions.remove(session)
-        return all_back
+            self._sessions.remove(session)
 
     def run(self) -> None:
         """Serve stdin and stdout until the client is gone.  The last line of a server.
@@ -4085,7 +4071,7 @@ class Server:
         Returns when everything has ended; else ends the process: after SIGINT (130)
         and SIGTERM (143), and when a handler or a thread of yours would not end."""
         if not Server.loading:
-            self._offer()
+            self._use()
             remind(Server.forgotten)
             if {"--list", "--schema", "--call", "--config", "--reload"} & set(sys.argv):
                 print(f"mcp_server: not understood here; write python3 {__file__} "
@@ -4277,25 +4263,25 @@ def reload_on_change(target, server, get_server):
     """Whenever FILE or a neighbour that it imports has changed, serve what it is now.
 
     Calls in flight end with the old code; a file that fails leaves everything as it is."""
-    folder, known = os.path.dirname(os.path.abspath(split_target(target)[0])), {}
+    folder = os.path.dirname(os.path.abspath(split_target(target)[0]))
 
-    def changed_files():
-        changed, neighbours = set(), [os.path.join(folder, name) for name in
-                                      os.listdir(folder) if name.endswith(".py")]
+    def times():
+        """{file: when it was modified}"""
+        found, neighbours = {}, [os.path.join(folder, name) for name in os.listdir(folder)
+                                 if name.endswith(".py")]
         for file in {*neighbours, *files_of(folder).values()}:
             try:
-                modified = os.stat(file).st_mtime_ns
+                found[file] = os.stat(file).st_mtime_ns
             except OSError:  # an editor is about to put the new one there
-                continue
-            if known.get(file) != modified:
-                changed.add(file)
-                known[file] = modified
-        return changed
-    changed_files()
+                pass
+        return found
+    known = times()
     is_broken = False  # then any file in the folder might be what mends it
     while True:
         time.sleep(RELOAD)
-        changed, mine = changed_files(), files_of(folder)
+        now, mine = times(), files_of(folder)
+        changed = {file for file in now if now[file] != known.get(file)}
+        known.update(now)
         if not (changed if is_broken else changed & set(mine.values())):
             continue
         old = {name: sys.modules.pop(name) for name in mine}
