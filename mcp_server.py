@@ -65,7 +65,7 @@ import sys
 import threading
 import time
 from collections import ChainMap, deque
-from functools import lru_cache, partial
+from functools import lru_cache, partial, partialmethod
 from io import BytesIO
 
 TYPE_CHECKING = False  # type checkers take this for true; typing costs 3 ms to import
@@ -2551,17 +2551,10 @@ class Context:
                 "notifications/message",
                 {**compact(level=level, logger=logger), "data": plain(data)}, self._call)
 
-    def debug(self, data: Any, logger: str | None = None) -> None:
-        self.log("debug", data, logger)
-
-    def info(self, data: Any, logger: str | None = None) -> None:
-        self.log("info", data, logger)
-
-    def warning(self, data: Any, logger: str | None = None) -> None:
-        self.log("warning", data, logger)
-
-    def error(self, data: Any, logger: str | None = None) -> None:
-        self.log("error", data, logger)
+    debug = partialmethod(log, "debug")
+    info = partialmethod(log, "info")
+    warning = partialmethod(log, "warning")
+    error = partialmethod(log, "error")
 
     # -- asking the client
 
@@ -2854,11 +2847,11 @@ def template_pattern(template):
             here = r"(?:\?(?P<query_>[^#]*))?"
         elif kind != "?" and len(names) == 1 and names[0] not in kinds and (
                 found.start() > end or not kinds):  # a text between each two of them
-            here = f"(?P<{names[0]}>{'[^?#]+' if kind else '[^/?#]+'})"
-            after = template[found.end():found.end() + 1]
+            stops = "?#" if kind else "/?#"
             if not kind and VARIABLE.search(template, found.end()):
                 # ends where the text behind it begins: {a}-{b} must not take for ever
-                here = f"(?P<{names[0]}>[^/?#{re.escape(after)}]+)"
+                stops += re.escape(template[found.end():found.end() + 1])
+            here = f"(?P<{names[0]}>[^{stops}]+)"
         else:
             break
         pattern += re.escape(template[end:found.start()]) + here
@@ -3052,36 +3045,41 @@ def list_page(session, call):
         result = kept[key] = Kept(result)
     return result
 
-def failure_text(session, call, what, error):
-    """A sentence for the client; the traceback goes to stderr.  Masked if asked for."""
-    if call.cancelled:
-        return "cancelled"
-    reference = f" (reference {os.urandom(4).hex()})" if session.server.mask_errors else ""
-    log_traceback(f"{what} failed{reference}")
-    if reference:
-        return f"{what} failed: internal error{reference}"
-    hint = ("; stdin belongs to the client: take a parameter, or ask with ctx.elicit"
-            if isinstance(error, EOFError) else "")
-    return f"{what} failed: {describe(error)}{hint}"
-
 def guarded(session, call, what, work):
-    """work() of a resource, prompt or completion: what goes wrong is a protocol error."""
+    """work(), which is user code.  What goes wrong in it becomes a ToolError: a sentence,
+    masked if that is asked for; the traceback goes to stderr."""
     try:
         return work()
-    except (RpcError, InputRequired):
+    except (RpcError, ToolError, InputRequired):
         raise
-    except ToolError as error:
-        raise RpcError(INTERNAL_ERROR, str(error)) from None
     except BaseException as error:  # SystemExit too: the call ends, the server does not
-        raise RpcError(INTERNAL_ERROR, failure_text(session, call, what, error)) from None
+        if call.cancelled:
+            raise ToolError("cancelled") from None
+        why = describe(error)
+        if session.server.mask_errors:
+            why = f"internal error (reference {os.urandom(4).hex()})"
+        elif isinstance(error, EOFError):
+            why += "; stdin belongs to the client: take a parameter, or ask with ctx.elicit"
+        log_traceback(f"{what} failed: {why}")
+        raise ToolError(f"{what} failed: {why}") from None
 
-def on_time(session, call, what, timeout=None):
-    """Give a call the server's time limit, or its own, and a heartbeat."""
+def failure(call, message):
+    """What becomes of a ToolError: the model reads it if it called a tool, else nobody."""
+    if call.method == "tools/call":
+        return error_result(message)
+    raise RpcError(INTERNAL_ERROR, message)
+
+def for_crew(session, call, what, work, timeout=None):
+    """work(), guarded, as the crew will run it: with a time limit and a heartbeat."""
+    def run():
+        try:
+            return call.run(guarded, session, call, what, work)
+        except ToolError as error:
+            return failure(call, str(error))
     call.timeout = session.server.timeout if timeout is None else timeout
     if call.timeout:
         message = f"{what} timed out after {call.timeout:g} s and was stopped"
-        call.late = ({"result": error_result(message)} if call.method == "tools/call" else
-                     {"error": RpcError(INTERNAL_ERROR, message).as_json()})
+        call.late = attempt(failure, call, message)
     token = (call.params.get("_meta") or {}).get("progressToken")
     if is_id(token) and session.connection:
         call.progress = Progress(session.connection, call, token)
@@ -3089,9 +3087,10 @@ def on_time(session, call, what, timeout=None):
         if call.heartbeat:
             session.connection.set_alarm(
                 call, time.monotonic() + call.heartbeat, call.progress.beat)
+    return run
 
 def run_tool(session, call, tool, given):
-    """The work of tools/call: check, call, convert.  Each failure has its outcome."""
+    """The work of tools/call: check, call, convert."""
     version, convert = call.client.version, tool.coerce or session.server.coerce
     try:
         return tool.result(tool.call(session, call, given, convert), version)
@@ -3101,12 +3100,6 @@ def run_tool(session, call, tool, given):
         if version < V2025_11:
             raise RpcError(INVALID_PARAMS, message) from None
         return error_result(message)
-    except (RpcError, InputRequired):
-        raise
-    except ToolError as error:
-        return error_result(str(error))
-    except BaseException as error:  # SystemExit too: the call ends, the server does not
-        return error_result(failure_text(session, call, f"Tool {tool.key!r}", error))
 
 def tools_call(session, call):
     tools = session.server.tools
@@ -3116,8 +3109,8 @@ def tools_call(session, call):
         raise RpcError(INVALID_PARAMS, f"Unknown tool: {name[:200]}",
                        {"availableTools": list(tools)[:100]})
     call.serial = tool.serial
-    on_time(session, call, f"Tool {name!r}", tool.timeout)
-    return partial(call.run, run_tool, session, call, tool, given)
+    work = partial(run_tool, session, call, tool, given)
+    return for_crew(session, call, f"Tool {name!r}", work, tool.timeout)
 
 def not_found(call, uri, why=""):
     code = INVALID_PARAMS if call.client.is_modern else RESOURCE_NOT_FOUND
@@ -3148,14 +3141,14 @@ def resource_and_reader(session, call, uri):
                 raise
             why = "" if session.server.mask_errors else f" ({describe(error)})"
             raise not_found(call, uri, why) from None
-    return resource, partial(guarded, session, call, f"Resource {uri}", read)
+    return resource, read
 
 def resources_read(session, call):
     uri = param(call.params, "uri", str)
     resource, read = resource_and_reader(session, call, uri)
-    on_time(session, call, f"Resource {uri}")
     caching = resource.caching if call.client.is_modern else {}
-    return lambda: {"contents": call.run(read), **caching}
+    return for_crew(session, call, f"Resource {uri}",
+                    lambda: {"contents": read(), **caching})
 
 def resources_subscribe(session, call):
     session.topics.add(param(call.params, "uri", str))
@@ -3182,9 +3175,8 @@ def prompts_get(session, call):
     if name not in prompts:
         raise RpcError(INVALID_PARAMS, f"Unknown prompt: {name}",
                        {"availablePrompts": list(prompts)[:100]})
-    on_time(session, call, f"Prompt {name!r}")
     work = partial(get_prompt, session, call, prompts[name], given)
-    return partial(call.run, guarded, session, call, f"Prompt {name!r}", work)
+    return for_crew(session, call, f"Prompt {name!r}", work)
 
 def completions(session, call, record, argument, value):
     """The candidates for what was typed: from a function, or from the type of the
@@ -3216,7 +3208,7 @@ def completion_complete(session, call):
         raise RpcError(INVALID_PARAMS, "argument: expected a name out of "
                        f"{list(record.input_schema['properties'])} and a text value")
     work = partial(completions, session, call, record, name, value)
-    return partial(call.run, guarded, session, call, f"Completion of {name!r}", work)
+    return for_crew(session, call, f"Completion of {name!r}", work)
 
 def logging_set_level(session, call):
     session.client.log_level = param(call.params, "level", LOG_LEVELS)
@@ -3294,23 +3286,19 @@ class Seal:
         shared = os.environ.get("MCP_STATE_KEY")
         self._key = shared.encode() if shared else os.urandom(32)
 
-    def _sign(self, body):
+    def _sign(self, call, body):
+        """Good for this method only, with this name or URI and these arguments."""
         import hmac
-        return hmac.new(self._key, body.encode(), "sha256").hexdigest()
-
-    @staticmethod
-    def _digest(call):
-        """What the state is bound to: the method, the name or URI, the arguments."""
-        from hashlib import sha256
-        bound = [call.method, call.params.get("name"), call.params.get("uri"),
+        bound = [body, call.method, call.params.get("name"), call.params.get("uri"),
                  call.params.get("arguments") or {}]
-        return sha256(json.dumps(bound, sort_keys=True).encode()).hexdigest()
+        signed = json.dumps(bound, sort_keys=True).encode()
+        return hmac.new(self._key, signed, "sha256").hexdigest()
 
     def close(self, call, answers):
         state = {"answers": answers, "until": time.time() + STATE_LIFE,
-                 "for": self._digest(call), "nonce": os.urandom(6).hex()}
+                 "nonce": os.urandom(6).hex()}
         body = as_base64(json.dumps(state).encode())
-        return f"{body}.{self._sign(body)}"
+        return f"{body}.{self._sign(call, body)}"
 
     def open(self, call, sealed):
         """The answers in a requestState; whatever is wrong with it, one error."""
@@ -3318,9 +3306,9 @@ class Seal:
             import hmac
             from binascii import a2b_base64
             body, _, signature = sealed.partition(".")
-            if hmac.compare_digest(signature.encode(), self._sign(body).encode()):
+            if hmac.compare_digest(signature.encode(), self._sign(call, body).encode()):
                 state = json.loads(a2b_base64(body))
-                if state["until"] > time.time() and state["for"] == self._digest(call):
+                if state["until"] > time.time():
                     return state["answers"]
         except (ValueError, AttributeError, TypeError):
             pass
@@ -3439,7 +3427,8 @@ class Session:
             self.connection.notify("notifications/cancelled", {"requestId": call.id})
 
     def read_resource(self, call, uri):
-        return resource_and_reader(self, call, uri)[1]()
+        _, read = resource_and_reader(self, call, uri)
+        return guarded(self, call, f"Resource {uri}", read)
 
     def tell(self, topic, method, **params):
         """Notify a legacy client that is ready, and each listener of the modern era, if
