@@ -2440,35 +2440,15 @@ class Context:
     question is done again.  `key` names a question; without one, it is its number."""
 
     def __init__(self, session: Any, call: Call, is_async: bool = False) -> None:
-        self._session = session
-        self._call = call
-        self._is_async = is_async
+        self._session, self._call, self._is_async = session, call, is_async
+        self.request_id: str | int | float = call.id
+        self.meta: dict[str, Any] = call.params.get("_meta") or {}
+        self.protocol_version: str = call.client.version
+        self.client_info: dict[str, Any] = call.client.info
+        self.client_capabilities: dict[str, Any] = call.client.capabilities
 
     def _wait(self, work):
         return in_background(work) if self._is_async else work()
-
-    # -- about this request
-
-    @property
-    def request_id(self) -> str | int | float:
-        return self._call.id
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        """The `_meta` of the request."""
-        return self._call.params.get("_meta") or {}
-
-    @property
-    def protocol_version(self) -> str:
-        return self._call.client.version
-
-    @property
-    def client_info(self) -> dict[str, Any]:
-        return self._call.client.info
-
-    @property
-    def client_capabilities(self) -> dict[str, Any]:
-        return self._call.client.capabilities
 
     # -- stopping in time
 
@@ -3013,8 +2993,9 @@ EMPTY = Kept({})
 def ping(session, call):
     return EMPTY
 
-LISTS = {"tools/list": "tools", "prompts/list": "prompts", "resources/list": "resources",
-         "resources/templates/list": "resourceTemplates"}
+LISTS = {  # method -> the name of the list in its result
+    "tools/list": "tools", "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates", "prompts/list": "prompts"}
 
 def list_page(session, call):
     """One page of a list.  A cursor names the last entry seen, and its place in case
@@ -3064,7 +3045,7 @@ def guarded(session, call, what, work):
         raise ToolError(f"{what} failed: {why}") from None
 
 def failure(call, message):
-    """What becomes of a ToolError: the model reads it if it called a tool, else nobody."""
+    """What a ToolError becomes: a result if a model called a tool, else an error."""
     if call.method == "tools/call":
         return error_result(message)
     raise RpcError(INTERNAL_ERROR, message)
@@ -3121,8 +3102,8 @@ def find_resource(server, call, uri):
     exact = server.resources.get(uri)
     if exact and not exact.is_template:
         return exact, {}
-    for resource in list(server.resources.values()):
-        values = resource.match(uri) if resource.is_template else None
+    for resource in server.entries("resourceTemplates"):
+        values = resource.match(uri)
         if values is not None:
             return resource, values
     raise not_found(call, uri)
@@ -3532,14 +3513,14 @@ class Visitor:
         params.update(inputResponses=answers, requestState=result["requestState"])
         return self.ask(method, **params)
 
-    def ask_all(self, method, key, **cursor):
+    def ask_all(self, method, **cursor):
         """All entries of a list, page by page; none where there is no such list."""
         if method.partition("/")[0] not in self.server_can:
             return []
         result = self.ask(method, **cursor)
-        if "nextCursor" not in result:
-            return result[key]
-        return result[key] + self.ask_all(method, key, cursor=result["nextCursor"])
+        more = (self.ask_all(method, cursor=result["nextCursor"])
+                if "nextCursor" in result else [])
+        return result[LISTS[method]] + more
 
 # ----------------------------------------------------------------------------------
 # 17. Standard I/O: stdin and stdout taken away from user code
@@ -3844,7 +3825,7 @@ class Server:
         self.seal = Seal()
         self._lane = SerialLane()
         self._sessions = []          # being served right now
-        self._own_session = None     # the one that handle() speaks in
+        self._own_session = Session(self)  # the one that handle() speaks in
         self._in_use = False         # run, served, handled or included by somebody
 
     # -- filling it
@@ -4011,9 +3992,7 @@ class Server:
 
     def handle(self, message: Any) -> Any:
         """One decoded message in, the response or None out, all on this thread."""
-        if self._own_session is None:
-            self._own_session = Session(self)
-            self._use()
+        self._use()
         return self._own_session.handle(message)
 
     def call(self, tool_name: str, /, **arguments: Any) -> dict[str, Any]:
@@ -4345,18 +4324,14 @@ def headline(entry):
 
 def table_of(person):
     """A table for people of all that a server offers."""
-    rows = [(kind, headline(entry), entry.get("description", "").partition("\n")[0])
-            for kind, method, key in (
-                ("tool", "tools/list", "tools"),
-                ("resource", "resources/list", "resources"),
-                ("resource", "resources/templates/list", "resourceTemplates"),
-                ("prompt", "prompts/list", "prompts"))
-            for entry in person.ask_all(method, key)]
+    rows = [(method.partition("s/")[0], headline(entry),
+             entry.get("description", "").partition("\n")[0])
+            for method in LISTS for entry in person.ask_all(method)]
     width = min(40, max((len(head) for _, head, _ in rows), default=0))
     return "\n".join(f"{kind:9} {head:{width}}  {about}".rstrip() for kind, head, about in rows)
 
 def input_schema_of(person, name):
-    tools = {tool["name"]: tool for tool in person.ask_all("tools/list", "tools")}
+    tools = {tool["name"]: tool for tool in person.ask_all("tools/list")}
     if name not in tools:
         raise CannotServe(f"no tool is called {name!r}; there are: {', '.join(tools)}")
     return tools[name]["inputSchema"]
