@@ -2716,6 +2716,7 @@ class Record:
     def __init__(self, key, where, fn, input_schema=None, *, description, **written):
         self.key = key            # what clients call it by
         self.fn = fn
+        self.completions = {}     # argument -> function that finds candidates
         self.signature = Signature(fn, Context, where, input_schema)
         self.is_async = self.signature.function.__code__.co_flags & CO_COROUTINE
         self.input_schema = self.signature.schema
@@ -3163,7 +3164,7 @@ def completions(session, call, record, argument, value):
     """The candidates for what was typed: from a function, or from the type of the
     parameter if that has only so many values."""
     others = param(call.params, "context", dict, {}).get("arguments") or {}
-    function = session.server.completions.get((record.key, argument))
+    function = record.completions.get(argument)
     if function:
         takes_others = len(parameters_of(function)) > 1
         found = finished(call, function(value, others) if takes_others else function(value))
@@ -3819,7 +3820,6 @@ class Server:
         self.tools = {}              # name -> Tool, in the order of registration
         self.resources = {}          # URI or template -> Resource
         self.prompts = {}            # name -> Prompt
-        self.completions = {}        # (name or URI template, argument) -> function
         self.kept_lists = {}         # (kind, revision) -> the first page of that list
         self._limits = {"max_workers": max_workers, "max_line": max_line}
         self.seal = Seal()
@@ -3901,7 +3901,7 @@ class Server:
                              f"{argument!r}; register it first")
 
         def add(fn):
-            self.completions[ref, argument] = fn
+            record.completions[argument] = fn
             return fn
         return add
 
@@ -3909,9 +3909,6 @@ class Server:
         """Take a tool, a prompt (by name) or a resource (by URI) away again."""
         for kind in KINDS:
             if getattr(self, kind).pop(name, None):
-                if kind != "tools":
-                    for key in [key for key in self.completions if key[0] == name]:
-                        del self.completions[key]
                 self._tell_of_list(kind)
                 return
         raise ValueError(f"unregister: nothing is called {name!r}; there are: "
@@ -3928,9 +3925,6 @@ class Server:
                     record.key = check_name(prefix + record.key)
                     record.entry = {**record.entry, "name": record.key}
                 self._add(kind, record)
-        for (ref, argument), fn in other.completions.items():
-            ref = prefix + ref if ref in other.prompts else ref
-            self.completions[ref, argument] = fn
 
     def resource_updated(self, uri: str) -> None:
         """Tell the clients that have subscribed to a resource that it has changed."""
@@ -4083,15 +4077,15 @@ def demo():
             raise ToolError("values: expected 1 to 100 numbers, 0 or more")
         import struct
         import zlib
-        heights, rows = [round(100 * v / (max(values) or 1)) for v in values], b""
-        for y in range(100, 0, -1):  # top down: 0 before each row, one byte for a pixel
-            rows += b"\0" + b"".join((b"\x40" if h >= y else b"\xff") * 6 + b"\xff\xff"
-                                     for h in heights)
+        rows = b""  # each is a 0, and then one byte for a pixel
+        for width in [round(100 * value / (max(values) or 1)) for value in values]:
+            rows += 6 * (b"\0" + b"\x40" * width + b"\xff" * (100 - width))
+            rows += 2 * (b"\0" + b"\xff" * 100)
 
         def chunk(name, data):
             checksum = struct.pack(">I", zlib.crc32(name + data))
             return struct.pack(">I", len(data)) + name + data + checksum
-        header = struct.pack(">IIBBBBB", 8 * len(values), 100, 8, 0, 0, 0, 0)  # grey
+        header = struct.pack(">IIBBBBB", 100, 8 * len(values), 8, 0, 0, 0, 0)  # grey
         return image(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header)
                      + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
