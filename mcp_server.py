@@ -2635,6 +2635,7 @@ class Context:
 # 13. Records: a function and all that a client may know of it
 # ----------------------------------------------------------------------------------
 
+KINDS = ("tools", "resources", "prompts")
 CO_COROUTINE = 0x80  # of code objects; inspect would cost 7 ms to import
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -2713,15 +2714,15 @@ class Record:
 
     fields = RECORD_FIELDS
 
-    def __init__(self, key, where, fn, input_schema=None, *, description, **written):
+    def __init__(self, key, where, fn, input_schema=None, **written):
         self.key = key            # what clients call it by
         self.fn = fn
         self.completions = {}     # argument -> function that finds candidates
         self.signature = Signature(fn, Context, where, input_schema)
         self.is_async = self.signature.function.__code__.co_flags & CO_COROUTINE
         self.input_schema = self.signature.schema
-        about = description or self.signature.doc or None
-        self.entry = compact(**written, description=about)
+        written["description"] = written["description"] or self.signature.doc or None
+        self.entry = compact(**written)
         try:
             ENCODER.encode(self.entry)  # now, not in the first list; what we infer is good
         except (TypeError, ValueError) as error:
@@ -3219,18 +3220,15 @@ def subscription(call):
     """The mark of all that is sent on behalf of a subscriptions/listen."""
     return {"_meta": {MCP + "subscriptionId": call.id}}
 
-LISTEN = {"toolsListChanged": "tools", "promptsListChanged": "prompts",
-          "resourcesListChanged": "resources"}
-
 def subscriptions_listen(session, call):
     """Stays open: what the client wants to hear of is sent under this request's id."""
     if call.batch is not None:
         raise RpcError(INVALID_REQUEST, "subscriptions/listen cannot be part of a batch")
     wants = param(call.params, "notifications", dict)
     capabilities = session.server.capabilities()
-    honoured = {name: True for name, kind in LISTEN.items()
-                if wants.get(name) is True and kind in capabilities}
-    topics = {LISTEN[name] for name in honoured}
+    topics = {kind for kind in KINDS
+              if wants.get(f"{kind}ListChanged") is True and kind in capabilities}
+    honoured = {f"{kind}ListChanged": True for kind in topics}
     uris = wants.get("resourceSubscriptions", [])
     if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
         raise RpcError(INVALID_PARAMS, "resourceSubscriptions: expected a list of URIs")
@@ -3277,8 +3275,7 @@ class Seal:
         return hmac.new(self._key, signed, "sha256").hexdigest()
 
     def close(self, call, answers):
-        state = {"answers": answers, "until": time.time() + STATE_LIFE,
-                 "nonce": os.urandom(6).hex()}
+        state = {"answers": answers, "until": time.time() + STATE_LIFE}
         body = as_base64(json.dumps(state).encode())
         return f"{body}.{self._sign(call, body)}"
 
@@ -3725,8 +3722,6 @@ def end_process(code):
     finally:
         os._exit(code)
 
-KINDS = ("tools", "resources", "prompts")  # what a server has
-
 def all_but(arguments, *names):
     """The arguments of a method, to be passed on: all_but(locals(), "self")."""
     return {name: value for name, value in arguments.items() if name not in names}
@@ -4125,10 +4120,11 @@ def place_of(error, folder):
     if isinstance(error, SyntaxError):
         return error.filename, error.lineno, f"{type(error).__name__}: {error.msg}"
     import traceback
-    places = [(frame.filename, frame.lineno)
-              for frame in traceback.extract_tb(error.__traceback__)
-              if frame.filename.startswith(folder) and frame.filename != __file__]
-    return (*(places or [(None, "?")])[-1], describe(error))
+    file, line = None, "?"
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.filename.startswith(folder) and frame.filename != __file__:
+            file, line = frame.filename, frame.lineno
+    return file, line, describe(error)
 
 def import_file(path):
     """Run FILE.py as a module -> it.  Its neighbours can be imported, also by `from .`"""
@@ -4347,8 +4343,12 @@ def arguments_of(words, schema):
         arguments[name] = typed_value(value, fields.get(name, {}))
     return arguments
 
-def save(name, block):
-    """Write a picture or a sound to a new file -> its name."""
+def shown(name, block):
+    """A content block as text; a picture or a sound is written to a new file."""
+    if "text" in block:
+        return block["text"]
+    if "data" not in block:
+        return json.dumps(block, indent=2, ensure_ascii=False)
     from binascii import a2b_base64
     from mimetypes import guess_extension
     number, ending = 1, guess_extension(block["mimeType"]) or ".bin"
@@ -4356,15 +4356,13 @@ def save(name, block):
         number += 1
     with open(f"{name}-{number}{ending}", "xb") as file:
         file.write(a2b_base64(block["data"]))
-    return file.name
+    return f"wrote {file.name}"
 
 def call_tool(person, name, words):
     """--call NAME a=2 b=3, or --call NAME '{"a": 2}' -> (what came back, exit code)"""
     arguments = arguments_of(words, input_schema_of(person, name))
     result = person.ask("tools/call", name=name, arguments=arguments)
-    texts = [f"wrote {save(name, block)}" if "data" in block else block["text"]
-             if "text" in block else json.dumps(block, indent=2, ensure_ascii=False)
-             for block in result["content"]]
+    texts = [shown(name, block) for block in result["content"]]
     return "\n".join(texts), int(result.get("isError", False))
 
 CLIENTS = {  # where to put what --config shows
