@@ -2930,7 +2930,8 @@ NEXT_STATE = {
     (CREATED, "initialize"): INITIALIZING,
     (INITIALIZING, "initialized"): OPERATING,
 }
-LEGAL = {  # method -> the states in which it may be called; those not named: OPERATING
+LEGAL = {  # method -> the states in which it may be called
+    ...: {OPERATING},  # all that are not named here
     "initialize": {CREATED},
     "initialized": {INITIALIZING, OPERATING},
     "notifications/initialized": {INITIALIZING, OPERATING},
@@ -2960,13 +2961,15 @@ class Client:
 # on the crew's time, because user code is involved.
 # ----------------------------------------------------------------------------------
 
-def param(params, name, kind, default=...):
-    """params[name]: a str, a dict, or one of a tuple; with no default it must be there."""
+def param(params, name, kind, default=..., choices=None):
+    """params[name], of that type, one of the choices; with no default it must be there."""
     value = params.get(name, default)
-    fits = value in kind if type(kind) is tuple else isinstance(value, kind)
-    if fits or (value is default and default is not ...):
+    if isinstance(value, kind) and (choices is None or value in choices):
         return value
-    words = {str: "a string", dict: "an object"}.get(kind) or f"one of {', '.join(kind)}"
+    if value is default and default is not ...:
+        return value
+    words = f"one of {', '.join(choices)}" if choices else (
+        {str: "a string", dict: "an object"}[kind])
     raise RpcError(INVALID_PARAMS, f"{name}: expected {words}, got {show(value)}")
 
 def initialize(session, call):
@@ -3028,49 +3031,44 @@ def list_page(session, call):
         result = kept[key] = Kept(result)
     return result
 
-def guarded(session, call, what, work):
-    """work(), which is user code.  What goes wrong in it becomes a ToolError: a sentence,
-    masked if that is asked for; the traceback goes to stderr."""
+def refuse(message):
+    raise RpcError(INTERNAL_ERROR, message)
+
+def guarded(session, call, what, work, failed):
+    """work(), which is user code.  If it fails: failed(a sentence for the client, masked
+    if that is asked for); the traceback goes to stderr."""
     try:
         return work()
-    except (RpcError, ToolError, InputRequired):
+    except (RpcError, InputRequired):
         raise
+    except ToolError as error:
+        return failed(str(error))
     except BaseException as error:  # SystemExit too: the call ends, the server does not
         if call.cancelled:
-            raise ToolError("cancelled") from None
+            return failed("cancelled")
         why = describe(error)
         if session.server.mask_errors:
             why = f"internal error (reference {os.urandom(4).hex()})"
         elif isinstance(error, EOFError):
             why += "; stdin belongs to the client: take a parameter, or ask with ctx.elicit"
         log_traceback(f"{what} failed: {why}")
-        raise ToolError(f"{what} failed: {why}") from None
-
-def failure(call, message):
-    """What a ToolError becomes: a result if a model called a tool, else an error."""
-    if call.method == "tools/call":
-        return error_result(message)
-    raise RpcError(INTERNAL_ERROR, message)
+        return failed(f"{what} failed: {why}")
 
 def for_crew(session, call, what, work, timeout=None):
     """work(), guarded, as the crew will run it: with a time limit and a heartbeat."""
-    def run():
-        try:
-            return call.run(guarded, session, call, what, work)
-        except ToolError as error:
-            return failure(call, str(error))
+    failed = error_result if call.method == "tools/call" else refuse
     call.timeout = session.server.timeout if timeout is None else timeout
     if call.timeout:
         message = f"{what} timed out after {call.timeout:g} s and was stopped"
-        call.late = attempt(failure, call, message)
-    token = (call.params.get("_meta") or {}).get("progressToken")
-    if is_id(token) and session.connection:
-        call.progress = Progress(session.connection, call, token)
+        call.late = attempt(failed, message)
+    meta = call.params.get("_meta")
+    if meta and session.connection and is_id(meta.get("progressToken")):
+        call.progress = Progress(session.connection, call, meta["progressToken"])
         call.heartbeat = session.server.heartbeat
         if call.heartbeat:
             session.connection.set_alarm(
                 call, time.monotonic() + call.heartbeat, call.progress.beat)
-    return run
+    return partial(call.run, guarded, session, call, what, work, failed)
 
 def run_tool(session, call, tool, given):
     """The work of tools/call: check, call, convert."""
@@ -3104,8 +3102,8 @@ def find_resource(server, call, uri):
     exact = server.resources.get(uri)
     if exact and not exact.is_template:
         return exact, {}
-    for resource in server.entries("resourceTemplates"):
-        values = resource.match(uri)
+    for resource in list(server.resources.values()):
+        values = resource.match(uri) if resource.is_template else None
         if values is not None:
             return resource, values
     raise not_found(call, uri)
@@ -3194,13 +3192,13 @@ def completion_complete(session, call):
     return for_crew(session, call, f"Completion of {name!r}", work)
 
 def logging_set_level(session, call):
-    session.client.log_level = param(call.params, "level", LOG_LEVELS)
+    session.client.log_level = param(call.params, "level", str, choices=LOG_LEVELS)
     return {}
 
 # The modern era: every request says who asks, and nothing is remembered between two.
 
-MODERN_KEYS = [MCP + "protocolVersion", MCP + "clientCapabilities", MCP + "clientInfo",
-               MCP + "logLevel"]  # a request with one of them in _meta is modern
+MODERN_KEYS = {MCP + "protocolVersion", MCP + "clientCapabilities", MCP + "clientInfo",
+               MCP + "logLevel"}  # a request with one of them in _meta is modern
 
 def modern_client(meta):
     """The client that a request's _meta describes."""
@@ -3210,7 +3208,7 @@ def modern_client(meta):
                        {"supported": [MODERN], "requested": version})
     return Client(version, param(meta, MCP + "clientCapabilities", dict),
                   param(meta, MCP + "clientInfo", dict, {}),
-                  param(meta, MCP + "logLevel", LOG_LEVELS, None))
+                  param(meta, MCP + "logLevel", str, None, LOG_LEVELS))
 
 def server_discover(session, call):
     return {"supportedVersions": [MODERN], "capabilities": session.server.capabilities(),
@@ -3354,7 +3352,7 @@ class Session:
             return self._legacy_request(call)
         meta = param(call.params, "_meta", dict)
         handshake = call.method == "initialize" and "protocolVersion" in call.params
-        if handshake or not any(key in meta for key in MODERN_KEYS):
+        if handshake or MODERN_KEYS.isdisjoint(meta):
             return self._legacy_request(call)
         return self._modern_request(call, meta)
 
@@ -3365,7 +3363,7 @@ class Session:
                            f"protocolVersion and {MCP}clientCapabilities")
         if function is None or era == MODERN_ONLY:
             raise RpcError(METHOD_NOT_FOUND, f"Unknown method: {call.method}")
-        if self.state not in LEGAL.get(call.method, {OPERATING}):
+        if self.state not in (LEGAL.get(call.method) or LEGAL[...]):
             raise RpcError(INVALID_REQUEST, f"{call.method}: {ADVICE[self.state]}")
         call.client = self.client
         return function(self, call)
@@ -3407,7 +3405,7 @@ class Session:
 
     def read_resource(self, call, uri):
         _, read = resource_and_reader(self, call, uri)
-        return guarded(self, call, f"Resource {uri}", read)
+        return guarded(self, call, f"Resource {uri}", read, refuse)
 
     def tell(self, topic, method, **params):
         """Notify a legacy client that is ready, and each listener of the modern era, if
