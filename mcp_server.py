@@ -65,7 +65,7 @@ import sys
 import threading
 import time
 from collections import ChainMap, deque
-from functools import lru_cache, partial
+from functools import lru_cache, partial, partialmethod
 from io import BytesIO
 
 TYPE_CHECKING = False  # type checkers take this for true; typing costs 3 ms to import
@@ -2293,24 +2293,23 @@ def messages_of(value, arrays=False):
     for item in value if isinstance(value, (list, tuple)) else [value]:
         if not (isinstance(item, dict) and "role" in item):
             item = {"role": "user", "content": item}
-        content = item["content"]
-        if isinstance(content, list) and arrays:
-            messages.append({**item, "content": [content_of(part) for part in content]})
-        else:
-            for part in content if isinstance(content, list) else [content]:
-                messages.append({**item, "content": content_of(part)})
+        several = isinstance(item["content"], list)
+        blocks = [content_of(part) for part in
+                  (item["content"] if several else [item["content"]])]
+        messages += [{**item, "content": content}
+                     for content in ([blocks] if several and arrays else blocks)]
     return messages
 
 def fit_block(block, version):
     """A block for a client of that revision: what it cannot know is sent as what it can."""
+    if version >= V2025_06:
+        return block
     if block["type"] == "audio" and version < V2025_03:
-        block = Block(type="resource", resource={
-            "uri": "data:audio", "mimeType": block["mimeType"], "blob": block["data"]})
-    if block["type"] == "resource_link" and version < V2025_06:
-        block = text(f"{block['name']}: {block['uri']}")
-    if "_meta" in block and version < V2025_06:
-        block = {key: item for key, item in block.items() if key != "_meta"}
-    return block
+        return {"type": "resource", "resource": {
+            "uri": "data:audio", "mimeType": block["mimeType"], "blob": block["data"]}}
+    if block["type"] == "resource_link":
+        return text(f"{block['name']}: {block['uri']}")
+    return {name: value for name, value in block.items() if name != "_meta"}
 
 # ----------------------------------------------------------------------------------
 # 12. Context: what a handler may ask of us
@@ -2318,23 +2317,19 @@ def fit_block(block, version):
 
 def in_background(work):
     """work() on a thread of its own -> an awaitable for the coroutine that waits."""
-    import asyncio
-    loop = asyncio.get_running_loop()
-    future = loop.create_future()
-
-    def finish(settle, outcome):
-        if not future.done():
-            settle(outcome)
+    from asyncio import wrap_future
+    from concurrent.futures import Future
+    future = Future()
+    future.set_running_or_notify_cancel()  # from here on only run() settles it
 
     def run():
         try:
-            settle, outcome = future.set_result, work()
+            future.set_result(work())
         except BaseException as error:  # whatever it is, the coroutine gets it
-            settle, outcome = future.set_exception, error
-        loop.call_soon_threadsafe(finish, settle, outcome)
+            future.set_exception(error)
 
     threading.Thread(target=run, name="mcp-wait", daemon=True).start()
-    return future
+    return wrap_future(future)
 
 def kill_tree(process):
     """End a child and all its children, at once."""
@@ -2373,11 +2368,10 @@ class Progress:
             if self._last is not None and not progress > self._last:
                 return  # the specification wants it to increase
             self._last, self._total = progress, total
-            fields = compact(progress=progress, total=total)
-            if message is not None and self._call.client.version >= V2025_03:
-                fields["message"] = str(message)
-            params = {"progressToken": self._token, **fields}
-            self._connection.notify("notifications/progress", params, self._call)
+            told = message is not None and self._call.client.version >= V2025_03
+            self._connection.notify("notifications/progress", compact(
+                progressToken=self._token, progress=progress, total=total,
+                message=str(message) if told else None), self._call)
 
     def beat(self, call, now):
         """A sign of life, for clients that give up on silence: a hair more progress."""
@@ -2394,9 +2388,9 @@ QUESTIONS = {
         "roots": {"type": "array"}}}),
 }
 
-def missing_capability(method, params, client):
+def missing_capability(question, client):
     """What a client would have to declare for a question, or None if it has."""
-    name = QUESTIONS[method][0]
+    name, params = QUESTIONS[question["method"]][0], question["params"]
     has, part, since = client.capabilities.get(name), None, ""
     if name == "elicitation":
         part = params.get("mode", "form")
@@ -2409,13 +2403,13 @@ def missing_capability(method, params, client):
         return None
     return {name: {} if part in (None, "form") else {part: {}}}
 
-def answer_problems(method, params, result):
+def answer_problems(question, result):
     """What is wrong with the shape of a client's answer."""
-    problems = validate(result, QUESTIONS[method][1], "answer")
-    if not problems and result.get("action") == "accept" and "requestedSchema" in params:
-        content = result.setdefault("content", {})
-        return validate(content, params["requestedSchema"], "content")
-    return problems
+    problems = validate(result, QUESTIONS[question["method"]][1], "answer")
+    form = question["params"].get("requestedSchema")
+    if problems or form is None or result.get("action") != "accept":
+        return problems
+    return validate(result.setdefault("content", {}), form, "content")
 
 def fit_form(schema, version):
     """A form that a client of that revision knows (2025-06-18 has fewer fields)."""
@@ -2436,18 +2430,18 @@ def fit_form(schema, version):
     required = [name for name in form.get("required", ()) if name in fields]
     return {**form, "properties": fields, "required": required}
 
-def fit_question(method, params, client):
-    """A question as the client's revision has it -> (method, params)."""
+def fit_question(question, client):
+    """{"method", "params"} as the client's revision has it."""
+    method, params = question["method"], dict(question.get("params", {}))
     if method not in QUESTIONS:
         raise ValueError(f"ask: expected one of {', '.join(QUESTIONS)}, got {method!r}")
-    params = dict(params)
     if "requestedSchema" in params:
         params["requestedSchema"] = fit_form(params["requestedSchema"], client.version)
         if client.version < V2025_11:
             params.pop("mode", None)
     if params.get("mode") == "url" and not client.is_modern:
         params.setdefault("elicitationId", os.urandom(16).hex())
-    return method, params
+    return {"method": method, "params": params}
 
 def camel(name):
     """system_prompt -> systemPrompt"""
@@ -2465,36 +2459,15 @@ class Context:
     question is done again.  `key` names a question; without one, it is its number."""
 
     def __init__(self, session: Any, call: Call, is_async: bool = False) -> None:
-        self._session = session
-        self._call = call
-        self._is_async = is_async
+        self._session, self._call, self._is_async = session, call, is_async
+        self.request_id: str | int | float = call.id
+        self.meta: dict[str, Any] = call.params.get("_meta") or {}
+        self.protocol_version: str = call.client.version
+        self.client_info: dict[str, Any] = call.client.info
+        self.client_capabilities: dict[str, Any] = call.client.capabilities
 
     def _wait(self, work):
         return in_background(work) if self._is_async else work()
-
-    # -- about this request
-
-    @property
-    def request_id(self) -> str | int | float:
-        return self._call.id
-
-    @property
-    def meta(self) -> dict[str, Any]:
-        """The `_meta` of the request."""
-        meta = self._call.params.get("_meta")
-        return meta if isinstance(meta, dict) else {}
-
-    @property
-    def protocol_version(self) -> str:
-        return self._call.client.version
-
-    @property
-    def client_info(self) -> dict[str, Any]:
-        return self._call.client.info
-
-    @property
-    def client_capabilities(self) -> dict[str, Any]:
-        return self._call.client.capabilities
 
     # -- stopping in time
 
@@ -2577,17 +2550,10 @@ class Context:
                 "notifications/message",
                 {**compact(level=level, logger=logger), "data": plain(data)}, self._call)
 
-    def debug(self, data: Any, logger: str | None = None) -> None:
-        self.log("debug", data, logger)
-
-    def info(self, data: Any, logger: str | None = None) -> None:
-        self.log("info", data, logger)
-
-    def warning(self, data: Any, logger: str | None = None) -> None:
-        self.log("warning", data, logger)
-
-    def error(self, data: Any, logger: str | None = None) -> None:
-        self.log("error", data, logger)
+    debug = partialmethod(log, "debug")
+    info = partialmethod(log, "info")
+    warning = partialmethod(log, "warning")
+    error = partialmethod(log, "error")
 
     # -- asking the client
 
@@ -2631,45 +2597,46 @@ class Context:
     def _ask(self, questions):
         self.check_cancelled()
         client = self._call.client
-        asked = {key: fit_question(question["method"], question.get("params", {}), client)
-                 for key, question in questions.items()}
-        for method, params in asked.values():
-            lacks = missing_capability(method, params, client)
+        questions = {key: fit_question(questions[key], client) for key in questions}
+        for question in questions.values():
+            lacks = missing_capability(question, client)
             if lacks or not (self._session.connection or client.is_modern):
-                message = (f"{method}: this client cannot be asked, it has not declared "
-                           f"the capability {json.dumps(lacks)}")
-                raise RpcError(MISSING_CAPABILITY, message, {
-                    "requiredCapabilities": lacks}) if client.is_modern else ToolError(message)
-        results = self._replay(asked) if client.is_modern else self._ask_and_wait(asked)
-        for key in asked:
-            problems = answer_problems(*asked[key], results[key])
+                raise self._refusal(
+                    MISSING_CAPABILITY, f"{question['method']}: this client cannot be asked, "
+                    f"it has not declared the capability {json.dumps(lacks)}",
+                    {"requiredCapabilities": lacks})
+        find = self._find_answers if client.is_modern else self._wait_for_answers
+        answers = find(questions)
+        for key, question in questions.items():
+            problems = answer_problems(question, answers[key])
             if problems:
-                message = "\n".join([f"The answer to {key!r} does not fit:", *problems])
-                raise RpcError(INVALID_PARAMS, message) if client.is_modern else (
-                    ToolError(message))
-        return results
+                raise self._refusal(INVALID_PARAMS, "\n".join(
+                    [f"The answer to {key!r} does not fit:", *problems]))
+        return answers
 
-    def _ask_and_wait(self, asked):
+    def _refusal(self, code, message, data=None):
+        modern = self._call.client.is_modern  # there it is for the client, not the model
+        return RpcError(code, message, data) if modern else ToolError(message)
+
+    def _wait_for_answers(self, questions):
         """Send all questions, then collect the answers; what goes wrong withdraws them."""
-        connection, call, results = self._session.connection, self._call, {}
+        connection, call = self._session.connection, self._call
         deadline = time.monotonic() + self._session.server.patience
-        waiting = {key: connection.ask(*asked[key], call) for key in asked}
+        sent = {key: connection.ask(question["method"], question["params"], call)
+                for key, question in questions.items()}
         try:
-            for key, question in waiting.items():
-                results[key] = connection.answer_to(question, call, deadline)
+            return {key: connection.answer_to(sent[key], call, deadline) for key in sent}
         finally:
-            for question in waiting.values():
+            for question in sent.values():
                 connection.withdraw(question, call)
-        return results
 
-    def _replay(self, asked):
+    def _find_answers(self, questions):
         """The answers that came with this request; what is missing ends the run."""
         answers = self._call.answers
-        missing = {key: {"method": method, "params": params}
-                   for key, (method, params) in asked.items() if key not in answers}
+        missing = {key: questions[key] for key in questions if key not in answers}
         if missing:
             raise InputRequired(missing)
-        return {key: dict(answers[key]) for key in asked}
+        return {key: dict(answers[key]) for key in questions}
 
     def read_resource(self, uri: str) -> Any:
         """Read a resource of this server -> its contents, as a client would get them."""
@@ -2687,6 +2654,7 @@ class Context:
 # 13. Records: a function and all that a client may know of it
 # ----------------------------------------------------------------------------------
 
+KINDS = ("tools", "resources", "prompts")
 CO_COROUTINE = 0x80  # of code objects; inspect would cost 7 ms to import
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -2719,46 +2687,43 @@ def usable(schema, where, any_root=False):
     except SchemaError as error:
         raise ValueError(f"{where}: {error}") from None
 
-class Background:
-    """One event loop on one thread for all `async def` handlers, made on first use."""
+LOOP_LOCK = threading.Lock()  # held to call the next function: two would make two loops
 
-    lock = threading.Lock()  # guards loop
-    loop = None
+@lru_cache(maxsize=None)
+def event_loop():
+    """The one event loop, on a thread of its own, for all `async def` handlers."""
+    import asyncio
+    loop = asyncio.new_event_loop()
 
-    @classmethod
-    def _live(cls):
+    def live():
         while True:  # a task that raises SystemExit ends run_forever: not for long
             try:
-                cls.loop.run_forever()
+                loop.run_forever()
             except BaseException:
                 log_traceback("a task of an async handler failed")
-
-    @classmethod
-    def run(cls, call, awaitable):
-        """Wait here for what an `async def` handler returned; it runs over there."""
-        import asyncio
-
-        async def guarded():
-            try:
-                return await awaitable
-            except (SystemExit, KeyboardInterrupt) as error:  # these would end the loop
-                raise RuntimeError(describe(error)) from error
-            except BaseException as error:  # a question inside a TaskGroup
-                while getattr(error, "exceptions", ()):
-                    error = error.exceptions[0]
-                raise error
-
-        with cls.lock:
-            if cls.loop is None:
-                cls.loop = asyncio.new_event_loop()
-                threading.Thread(target=cls._live, name="mcp-async", daemon=True).start()
-        future = asyncio.run_coroutine_threadsafe(guarded(), cls.loop)
-        call.on_cancel(future.cancel)
-        return future.result()
+    threading.Thread(target=live, name="mcp-async", daemon=True).start()
+    return loop
 
 def finished(call, value):
     """What a handler returned; if it is an `async def`, what that returns in the end."""
-    return Background.run(call, value) if hasattr(value, "__await__") else value
+    if not hasattr(value, "__await__"):
+        return value
+    import asyncio
+
+    async def in_loop():
+        try:
+            return await value
+        except (SystemExit, KeyboardInterrupt) as error:  # these would end the loop
+            raise RuntimeError(describe(error)) from error
+        except BaseException as error:  # a question inside a TaskGroup
+            while getattr(error, "exceptions", ()):
+                error = error.exceptions[0]
+            raise error
+    with LOOP_LOCK:
+        loop = event_loop()
+    future = asyncio.run_coroutine_threadsafe(in_loop(), loop)
+    call.on_cancel(future.cancel)
+    return future.result()
 
 class BadArguments(ValueError):
     """What came does not fit what the function takes; the text lists all problems."""
@@ -2771,9 +2736,11 @@ class Record:
     def __init__(self, key, where, fn, input_schema=None, **written):
         self.key = key            # what clients call it by
         self.fn = fn
+        self.completions = {}     # argument -> function that finds candidates
         self.signature = Signature(fn, Context, where, input_schema)
         self.is_async = self.signature.function.__code__.co_flags & CO_COROUTINE
         self.input_schema = self.signature.schema
+        written["description"] = written["description"] or self.signature.doc or None
         self.entry = compact(**written)
         try:
             ENCODER.encode(self.entry)  # now, not in the first list; what we infer is good
@@ -2835,15 +2802,15 @@ class Tool(Record):
             self.check_input = usable(input_schema, f"{where}: input_schema")
         self.check_output = None if self.output_schema is None else usable(
             self.output_schema, f"{where}: output_schema", any_root=True)
-        self.entry.update(
-            description=description or self.signature.doc or title or name,
-            inputSchema=self.input_schema, **compact(outputSchema=self.output_schema))
+        self.entry.setdefault("description", title or name)
+        self.entry.update(inputSchema=self.input_schema,
+                          **compact(outputSchema=self.output_schema))
 
     def result(self, value, version):
         """What the function returned -> the result of tools/call."""
         if self.output_schema is None and type(value) in (str, int):  # most are
-            json = '{"content":[{"type":"text","text":%s}]}' % ENCODER.encode(str(value))
-            return Kept({"content": [text(value)]}, json)
+            line = '{"content":[{"type":"text","text":%s}]}' % ENCODER.encode(str(value))
+            return Kept({"content": [text(value)]}, line)
         if self.output_schema is None:
             return {"content": [fit_block(block, version) for block in blocks_of(value)]}
         value = without_nulls(plain(value), self.output_schema)
@@ -2881,11 +2848,11 @@ def template_pattern(template):
             here = r"(?:\?(?P<query_>[^#]*))?"
         elif kind != "?" and len(names) == 1 and names[0] not in kinds and (
                 found.start() > end or not kinds):  # a text between each two of them
-            here = f"(?P<{names[0]}>{'[^?#]+' if kind else '[^/?#]+'})"
-            after = template[found.end():found.end() + 1]
+            stops = "?#" if kind else "/?#"
             if not kind and VARIABLE.search(template, found.end()):
                 # ends where the text behind it begins: {a}-{b} must not take for ever
-                here = f"(?P<{names[0]}>[^/?#{re.escape(after)}]+)"
+                stops += re.escape(template[found.end():found.end() + 1])
+            here = f"(?P<{names[0]}>[^{stops}]+)"
         else:
             break
         pattern += re.escape(template[end:found.start()]) + here
@@ -2916,7 +2883,6 @@ class Resource(Record):
             description=description, mimeType=self.mime_type, size=size,
             annotations=annotations, icons=icons, _meta=meta)
         self.entry["uriTemplate" if self.is_template else "uri"] = uri
-        self.entry.update(compact(description=description or self.signature.doc or None))
         takes, needs = self.input_schema["properties"], self.input_schema["required"]
         path = {name for name, kind in self.kinds.items() if kind != "?"}
         wrong = sorted((set(needs) - path) | (set(self.kinds) - set(takes)))
@@ -2945,11 +2911,10 @@ class Resource(Record):
 
     def contents(self, value, uri):
         """What the function returned -> the contents of the result."""
-        if isinstance(value, Block) and value["type"] == "resource":
-            value = [value]
-        if isinstance(value, (list, tuple)) and value and all(
-                isinstance(item, Block) and item["type"] == "resource" for item in value):
-            return [item["resource"] for item in value]
+        items = [value] if isinstance(value, Block) else value
+        if isinstance(items, (list, tuple)) and items and all(
+                isinstance(item, Block) and item["type"] == "resource" for item in items):
+            return [item["resource"] for item in items]
         if isinstance(value, (str, bytes, bytearray)):
             return [contents_of(uri, value, self.mime_type)]
         whole = json.dumps(plain(value), ensure_ascii=False)
@@ -2963,11 +2928,11 @@ class Prompt(Record):
         super().__init__(name, f"prompt {name!r}", fn, name=name, title=title,
                          description=description, icons=icons, _meta=meta)
         required = self.input_schema["required"]
-        self.entry.update(
-            description=description or self.signature.doc or title or name,
-            arguments=[compact(name=argument, description=schema.get("description"),
-                               required=argument in required)
-                       for argument, schema in self.input_schema["properties"].items()])
+        self.entry.setdefault("description", title or name)
+        self.entry["arguments"] = [
+            compact(name=argument, description=schema.get("description"),
+                    required=argument in required)
+            for argument, schema in self.input_schema["properties"].items()]
 
 # ----------------------------------------------------------------------------------
 # 14. Lifecycle: the states of a session, as data
@@ -2984,12 +2949,18 @@ NEXT_STATE = {
     (CREATED, "initialize"): INITIALIZING,
     (INITIALIZING, "initialized"): OPERATING,
 }
-LEGAL = {  # state -> what may be called in it, and what to do about all else
-    CREATED: ({"initialize", "ping"}, "send initialize first"),
-    INITIALIZING: ({"ping", "initialized", "notifications/initialized"},
-                   "send notifications/initialized first"),
-    OPERATING: (None, "this session is initialized already"),  # all but initialize
-    SHUTDOWN: (set(), "this session is over"),
+LEGAL = {  # method -> the states in which it may be called
+    ...: {OPERATING},  # all that are not named here
+    "initialize": {CREATED},
+    "initialized": {INITIALIZING, OPERATING},
+    "notifications/initialized": {INITIALIZING, OPERATING},
+    "ping": {CREATED, INITIALIZING, OPERATING},
+}
+ADVICE = {  # state -> what to say of a method that may not be called in it
+    CREATED: "send initialize first",
+    INITIALIZING: "send notifications/initialized first",
+    OPERATING: "this session is initialized already",
+    SHUTDOWN: "this session is over",
 }
 
 class Client:
@@ -3009,27 +2980,31 @@ class Client:
 # on the crew's time, because user code is involved.
 # ----------------------------------------------------------------------------------
 
-def param(call, name, kind, default=...):
-    """params[name], of that type; without a default it has to be there."""
-    value = call.params.get(name, default)
-    if isinstance(value, kind) or (value is default and default is not ...):
+def param(params, name, kind, default=..., choices=None):
+    """params[name], of that type, one of the choices; with no default it must be there."""
+    value = params.get(name, default)
+    if isinstance(value, kind) and (choices is None or value in choices):
         return value
-    words = {str: "a string", dict: "an object"}
-    raise RpcError(INVALID_PARAMS, f"{name}: expected {words[kind]}, got {show(value)}")
+    if value is default and default is not ...:
+        return value
+    words = f"one of {', '.join(choices)}" if choices else (
+        {str: "a string", dict: "an object"}[kind])
+    raise RpcError(INVALID_PARAMS, f"{name}: expected {words}, got {show(value)}")
 
 def initialize(session, call):
     if call.batch is not None:
         raise RpcError(INVALID_REQUEST, "initialize cannot be part of a batch")
-    asked = param(call, "protocolVersion", str, NEWEST_HANDSHAKE)
+    asked = param(call.params, "protocolVersion", str, NEWEST_HANDSHAKE)
     version = asked if asked in PROTOCOL_VERSIONS[1:] else NEWEST_HANDSHAKE
-    session.client = Client(version, param(call, "capabilities", dict, {}),
-                            param(call, "clientInfo", dict, {}))
+    session.client = Client(version, param(call.params, "capabilities", dict, {}),
+                            param(call.params, "clientInfo", dict, {}))
     session.enter("initialize")
-    session.offered = session.server.capabilities()
-    session.offered.pop("extensions", None)
+    capabilities = session.server.capabilities()
+    capabilities.pop("extensions", None)
     if version < V2025_03:  # knows no such capability, but has the method
-        session.offered.pop("completions", None)
-    return {"protocolVersion": version, "capabilities": session.offered,
+        capabilities.pop("completions", None)
+    session.topics = set(capabilities)
+    return {"protocolVersion": version, "capabilities": capabilities,
             "serverInfo": fit(session.server.info, SERVER_FIELDS, version),
             **compact(instructions=session.server.instructions)}
 
@@ -3042,14 +3017,19 @@ EMPTY = Kept({})
 def ping(session, call):
     return EMPTY
 
-def page(session, call, kind, entries):
+LISTS = {  # method -> the name of the list in its result
+    "tools/list": "tools", "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates", "prompts/list": "prompts"}
+
+def list_page(session, call):
     """One page of a list.  A cursor names the last entry seen, and its place in case
     that entry is gone.  The first page is kept until the server's lists change."""
+    kind = LISTS[call.method]
     cursor, start = call.params.get("cursor", ...), 0
     kept, key = session.server.kept_lists, (kind, call.client.version)
     if cursor is ... and key in kept:
         return kept[key]
-    entries = list(entries)  # not before: what changes now is not in what is kept
+    entries = session.server.entries(kind)  # not before: what changes now is not in `kept`
     if cursor is not ...:
         try:
             from binascii import a2b_base64
@@ -3070,62 +3050,47 @@ def page(session, call, kind, entries):
         result = kept[key] = Kept(result)
     return result
 
-def tools_list(session, call):
-    return page(session, call, "tools", session.server.tools.values())
+def refuse(message):
+    raise RpcError(INTERNAL_ERROR, message)
 
-def prompts_list(session, call):
-    return page(session, call, "prompts", session.server.prompts.values())
-
-def resources_list(session, call):
-    return page(session, call, "resources", (
-        entry for entry in session.server.resources.values() if not entry.is_template))
-
-def resources_templates_list(session, call):
-    return page(session, call, "resourceTemplates", (
-        entry for entry in session.server.resources.values() if entry.is_template))
-
-def failure_text(session, call, what, error):
-    """A sentence for the client; the traceback goes to stderr.  Masked if asked for."""
-    if call.cancelled:
-        return "cancelled"
-    if not session.server.mask_errors:
-        log_traceback(f"{what} failed")
-        hint = ("; stdin belongs to the client: take a parameter, or ask with ctx.elicit"
-                if isinstance(error, EOFError) else "")
-        return f"{what} failed: {describe(error)}{hint}"
-    reference = os.urandom(4).hex()
-    log_traceback(f"{what} failed (reference {reference})")
-    return f"{what} failed: internal error (reference {reference})"
-
-def guarded(session, call, what, work):
-    """work() of a resource, prompt or completion: what goes wrong is a protocol error."""
+def guarded(session, call, what, work, failed):
+    """work(), which is user code.  If it fails: failed(a sentence for the client, masked
+    if that is asked for); the traceback goes to stderr."""
     try:
         return work()
     except (RpcError, InputRequired):
         raise
     except ToolError as error:
-        raise RpcError(INTERNAL_ERROR, str(error)) from None
+        return failed(str(error))
     except BaseException as error:  # SystemExit too: the call ends, the server does not
-        raise RpcError(INTERNAL_ERROR, failure_text(session, call, what, error)) from None
+        if call.cancelled:
+            return failed("cancelled")
+        why = describe(error)
+        if session.server.mask_errors:
+            why = f"internal error (reference {os.urandom(4).hex()})"
+        elif isinstance(error, EOFError):
+            why += "; stdin belongs to the client: take a parameter, or ask with ctx.elicit"
+        log_traceback(f"{what} failed: {why}")
+        return failed(f"{what} failed: {why}")
 
-def on_time(session, call, what, timeout=None):
-    """Give a call the server's time limit, or its own, and a heartbeat."""
+def for_crew(session, call, what, work, timeout=None):
+    """work(), guarded, as the crew will run it: with a time limit and a heartbeat."""
+    failed = error_result if call.method == "tools/call" else refuse
     call.timeout = session.server.timeout if timeout is None else timeout
     if call.timeout:
         message = f"{what} timed out after {call.timeout:g} s and was stopped"
-        call.late = ({"result": error_result(message)} if call.method == "tools/call" else
-                     {"error": RpcError(INTERNAL_ERROR, message).as_json()})
+        call.late = attempt(failed, message)
     meta = call.params.get("_meta")
-    token = meta.get("progressToken") if isinstance(meta, dict) else None
-    if is_id(token) and session.connection:
-        call.progress = Progress(session.connection, call, token)
+    if meta and session.connection and is_id(meta.get("progressToken")):
+        call.progress = Progress(session.connection, call, meta["progressToken"])
         call.heartbeat = session.server.heartbeat
         if call.heartbeat:
             session.connection.set_alarm(
                 call, time.monotonic() + call.heartbeat, call.progress.beat)
+    return partial(call.run, guarded, session, call, what, work, failed)
 
 def run_tool(session, call, tool, given):
-    """The work of tools/call: check, call, convert.  Each failure has its outcome."""
+    """The work of tools/call: check, call, convert."""
     version, convert = call.client.version, tool.coerce or session.server.coerce
     try:
         return tool.result(tool.call(session, call, given, convert), version)
@@ -3135,23 +3100,17 @@ def run_tool(session, call, tool, given):
         if version < V2025_11:
             raise RpcError(INVALID_PARAMS, message) from None
         return error_result(message)
-    except (RpcError, InputRequired):
-        raise
-    except ToolError as error:
-        return error_result(str(error))
-    except BaseException as error:  # SystemExit too: the call ends, the server does not
-        return error_result(failure_text(session, call, f"Tool {tool.key!r}", error))
 
 def tools_call(session, call):
     tools = session.server.tools
-    name, given = param(call, "name", str), param(call, "arguments", dict, {})
+    name, given = param(call.params, "name", str), param(call.params, "arguments", dict, {})
     tool = tools.get(name)
     if tool is None:
         raise RpcError(INVALID_PARAMS, f"Unknown tool: {name[:200]}",
                        {"availableTools": list(tools)[:100]})
     call.serial = tool.serial
-    on_time(session, call, f"Tool {name!r}", tool.timeout)
-    return partial(call.run, run_tool, session, call, tool, given)
+    work = partial(run_tool, session, call, tool, given)
+    return for_crew(session, call, f"Tool {name!r}", work, tool.timeout)
 
 def not_found(call, uri, why=""):
     code = INVALID_PARAMS if call.client.is_modern else RESOURCE_NOT_FOUND
@@ -3182,21 +3141,21 @@ def resource_and_reader(session, call, uri):
                 raise
             why = "" if session.server.mask_errors else f" ({describe(error)})"
             raise not_found(call, uri, why) from None
-    return resource, partial(guarded, session, call, f"Resource {uri}", read)
+    return resource, read
 
 def resources_read(session, call):
-    uri = param(call, "uri", str)
+    uri = param(call.params, "uri", str)
     resource, read = resource_and_reader(session, call, uri)
-    on_time(session, call, f"Resource {uri}")
     caching = resource.caching if call.client.is_modern else {}
-    return lambda: {"contents": call.run(read), **caching}
+    return for_crew(session, call, f"Resource {uri}",
+                    lambda: {"contents": read(), **caching})
 
 def resources_subscribe(session, call):
-    session.subscriptions.add(param(call, "uri", str))
+    session.topics.add(param(call.params, "uri", str))
     return {}
 
 def resources_unsubscribe(session, call):
-    session.subscriptions.discard(param(call, "uri", str))
+    session.topics.discard(param(call.params, "uri", str))
     return {}
 
 def get_prompt(session, call, prompt, given):
@@ -3212,19 +3171,18 @@ def get_prompt(session, call, prompt, given):
 
 def prompts_get(session, call):
     prompts = session.server.prompts
-    name, given = param(call, "name", str), param(call, "arguments", dict, {})
+    name, given = param(call.params, "name", str), param(call.params, "arguments", dict, {})
     if name not in prompts:
         raise RpcError(INVALID_PARAMS, f"Unknown prompt: {name}",
                        {"availablePrompts": list(prompts)[:100]})
-    on_time(session, call, f"Prompt {name!r}")
     work = partial(get_prompt, session, call, prompts[name], given)
-    return partial(call.run, guarded, session, call, f"Prompt {name!r}", work)
+    return for_crew(session, call, f"Prompt {name!r}", work)
 
 def completions(session, call, record, argument, value):
     """The candidates for what was typed: from a function, or from the type of the
     parameter if that has only so many values."""
-    others = param(call, "context", dict, {}).get("arguments") or {}
-    function = session.server.completions.get((record.key, argument))
+    others = param(call.params, "context", dict, {}).get("arguments") or {}
+    function = record.completions.get(argument)
     if function:
         takes_others = len(parameters_of(function)) > 1
         found = finished(call, function(value, others) if takes_others else function(value))
@@ -3238,7 +3196,7 @@ def completions(session, call, record, argument, value):
                            "hasMore": len(found) > MAX_COMPLETIONS}}
 
 def completion_complete(session, call):
-    ref, argument = param(call, "ref", dict), param(call, "argument", dict)
+    ref, argument = param(call.params, "ref", dict), param(call.params, "argument", dict)
     records, field = ((session.server.prompts, "name") if ref.get("type") == "ref/prompt" else
                       (session.server.resources, "uri"))
     record = records.get(str(ref.get(field)))
@@ -3250,36 +3208,26 @@ def completion_complete(session, call):
         raise RpcError(INVALID_PARAMS, "argument: expected a name out of "
                        f"{list(record.input_schema['properties'])} and a text value")
     work = partial(completions, session, call, record, name, value)
-    return partial(call.run, guarded, session, call, f"Completion of {name!r}", work)
+    return for_crew(session, call, f"Completion of {name!r}", work)
 
 def logging_set_level(session, call):
-    level = param(call, "level", str)
-    if level not in LOG_LEVELS:
-        raise RpcError(INVALID_PARAMS, f"level: expected one of {', '.join(LOG_LEVELS)}, "
-                       f"got {level!r}")
-    session.client.log_level = level
+    session.client.log_level = param(call.params, "level", str, choices=LOG_LEVELS)
     return {}
 
 # The modern era: every request says who asks, and nothing is remembered between two.
 
+MODERN_KEYS = {MCP + "protocolVersion", MCP + "clientCapabilities", MCP + "clientInfo",
+               MCP + "logLevel"}  # a request with one of them in _meta is modern
+
 def modern_client(meta):
-    """The client that a request's _meta describes, or what is wrong with it."""
-    version, declared = meta[MCP + "protocolVersion"], meta.get(MCP + "clientCapabilities")
-    info, level = meta.get(MCP + "clientInfo", {}), meta.get(MCP + "logLevel")
-    if not isinstance(version, str):
-        problem = "protocolVersion: expected a string"
-    elif version != MODERN:
+    """The client that a request's _meta describes."""
+    version = param(meta, MCP + "protocolVersion", str)
+    if version != MODERN:
         raise RpcError(UNSUPPORTED_VERSION, f"Unsupported protocol version: {version}",
                        {"supported": [MODERN], "requested": version})
-    elif not isinstance(declared, dict):
-        problem = "clientCapabilities: expected an object"
-    elif not isinstance(info, dict):
-        problem = "clientInfo: expected an object"
-    elif level is not None and level not in LOG_LEVELS:
-        problem = f"logLevel: expected one of {', '.join(LOG_LEVELS)}"
-    else:
-        return Client(version, declared, info, level)
-    raise RpcError(INVALID_PARAMS, f"_meta: {MCP}{problem}")
+    return Client(version, param(meta, MCP + "clientCapabilities", dict),
+                  param(meta, MCP + "clientInfo", dict, {}),
+                  param(meta, MCP + "logLevel", str, None, LOG_LEVELS))
 
 def server_discover(session, call):
     return {"supportedVersions": [MODERN], "capabilities": session.server.capabilities(),
@@ -3289,43 +3237,41 @@ def subscription(call):
     """The mark of all that is sent on behalf of a subscriptions/listen."""
     return {"_meta": {MCP + "subscriptionId": call.id}}
 
-LISTEN = {"toolsListChanged": "tools", "promptsListChanged": "prompts",
-          "resourcesListChanged": "resources"}
-
 def subscriptions_listen(session, call):
     """Stays open: what the client wants to hear of is sent under this request's id."""
     if call.batch is not None:
         raise RpcError(INVALID_REQUEST, "subscriptions/listen cannot be part of a batch")
-    wants, offers = param(call, "notifications", dict), session.server.capabilities()
-    honoured = {name: True for name, kind in LISTEN.items()
-                if wants.get(name) is True and kind in offers}
+    wants = param(call.params, "notifications", dict)
+    capabilities = session.server.capabilities()
+    topics = {kind for kind in KINDS
+              if wants.get(f"{kind}ListChanged") is True and kind in capabilities}
+    honoured = {f"{kind}ListChanged": True for kind in topics}
     uris = wants.get("resourceSubscriptions", [])
     if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
         raise RpcError(INVALID_PARAMS, "resourceSubscriptions: expected a list of URIs")
-    if uris and "resources" in offers:
+    if uris and "resources" in capabilities:
         honoured["resourceSubscriptions"] = uris
+        topics.update(uris)
     if session.connection is None:
         raise RpcError(METHOD_NOT_FOUND, "subscriptions/listen needs a connection")
     call.on_cancel(lambda: session.listeners.pop(call.key, None))
     with call.gate:  # nothing else on this stream before the acknowledgement
-        session.listeners[call.key] = call, honoured  # before it: no event is lost
+        session.listeners[call.key] = call, topics  # before it: no event is lost
         session.connection.notify("notifications/subscriptions/acknowledged", {
             "notifications": honoured, **subscription(call)})
     return UNANSWERED
 
-CACHED = {"server/discover", "tools/list", "prompts/list", "resources/list",
-          "resources/templates/list", "resources/read"}
+CACHED = {*LISTS, "server/discover", "resources/read"}  # what a client may keep for a while
+NOT_KEPT = {"ttlMs": 0, "cacheScope": "private"}
 
-def stamp(server, call, result):
+def modern_result(server, call, result):
     """A result of the modern era, with all that one must carry."""
     result = {"resultType": "complete", **result}
     if call.method in CACHED and result["resultType"] == "complete":
-        again = "requestState" in call.params or "inputResponses" in call.params
-        fresh = {"ttlMs": 0, "cacheScope": "private"}
-        result = {**result, **fresh} if again else {
-            **(fresh if call.method == "resources/read" else server.caching), **result}
-    meta = result.get("_meta") if isinstance(result.get("_meta"), dict) else {}
-    return {**result, "_meta": {MCP + "serverInfo": server.info, **meta}}
+        usual = NOT_KEPT if call.method == "resources/read" else server.caching
+        was_asked = {"requestState", "inputResponses"} & call.params.keys()
+        result = {**usual, **result, **(NOT_KEPT if was_asked else {})}
+    return {**result, "_meta": {MCP + "serverInfo": server.info, **result.get("_meta", {})}}
 
 # requestState: the answers so far travel to the client and back, signed, because the
 # server keeps nothing.  It is bound to the request that it belongs to, and expires.
@@ -3337,23 +3283,18 @@ class Seal:
         shared = os.environ.get("MCP_STATE_KEY")
         self._key = shared.encode() if shared else os.urandom(32)
 
-    def _sign(self, body):
+    def _sign(self, call, body):
+        """Good for this method only, with this name or URI and these arguments."""
         import hmac
-        return hmac.new(self._key, body.encode(), "sha256").hexdigest()
-
-    @staticmethod
-    def _digest(call):
-        """What the state is bound to: the method, the name or URI, the arguments."""
-        from hashlib import sha256
-        bound = [call.method, call.params.get("name"), call.params.get("uri"),
+        bound = [body, call.method, call.params.get("name"), call.params.get("uri"),
                  call.params.get("arguments") or {}]
-        return sha256(json.dumps(bound, sort_keys=True).encode()).hexdigest()
+        signed = json.dumps(bound, sort_keys=True).encode()
+        return hmac.new(self._key, signed, "sha256").hexdigest()
 
     def close(self, call, answers):
-        state = {"answers": answers, "until": time.time() + STATE_LIFE,
-                 "for": self._digest(call), "nonce": os.urandom(6).hex()}
+        state = {"answers": answers, "until": time.time() + STATE_LIFE}
         body = as_base64(json.dumps(state).encode())
-        return f"{body}.{self._sign(body)}"
+        return f"{body}.{self._sign(call, body)}"
 
     def open(self, call, sealed):
         """The answers in a requestState; whatever is wrong with it, one error."""
@@ -3361,9 +3302,9 @@ class Seal:
             import hmac
             from binascii import a2b_base64
             body, _, signature = sealed.partition(".")
-            if hmac.compare_digest(signature.encode(), self._sign(body).encode()):
+            if hmac.compare_digest(signature.encode(), self._sign(call, body).encode()):
                 state = json.loads(a2b_base64(body))
-                if state["until"] > time.time() and state["for"] == self._digest(call):
+                if state["until"] > time.time():
                     return state["answers"]
         except (ValueError, AttributeError, TypeError):
             pass
@@ -3377,13 +3318,13 @@ def open_answers(session, call):
         raise RpcError(INVALID_PARAMS, "inputResponses: expected {key: result object}")
     return {**answers, **fresh}
 
-def answer_modern(session, call, work):
+def run_modern(session, call, work):
     """Finish a request of the modern era: with its result, or with its questions."""
     try:
-        return stamp(session.server, call, work())
+        return modern_result(session.server, call, work())
     except InputRequired as pause:
         answers = {key: call.answers[key] for key in call.asked if key in call.answers}
-        return stamp(session.server, call, {
+        return modern_result(session.server, call, {
             "resultType": "input_required", "inputRequests": pause.args[0],
             "requestState": session.server.seal.close(call, answers)})
 
@@ -3397,14 +3338,14 @@ METHODS = {  # method: (function, the era that knows it, the capability it belon
     "logging/setLevel": (logging_set_level, LEGACY_ONLY, None),
     "server/discover": (server_discover, MODERN_ONLY, None),
     "subscriptions/listen": (subscriptions_listen, MODERN_ONLY, None),
-    "tools/list": (tools_list, BOTH, "tools"),
+    "tools/list": (list_page, BOTH, "tools"),
     "tools/call": (tools_call, BOTH, "tools"),
-    "resources/list": (resources_list, BOTH, "resources"),
-    "resources/templates/list": (resources_templates_list, BOTH, "resources"),
+    "resources/list": (list_page, BOTH, "resources"),
+    "resources/templates/list": (list_page, BOTH, "resources"),
     "resources/read": (resources_read, BOTH, "resources"),
     "resources/subscribe": (resources_subscribe, LEGACY_ONLY, "resources"),
     "resources/unsubscribe": (resources_unsubscribe, LEGACY_ONLY, "resources"),
-    "prompts/list": (prompts_list, BOTH, "prompts"),
+    "prompts/list": (list_page, BOTH, "prompts"),
     "prompts/get": (prompts_get, BOTH, "prompts"),
     "completion/complete": (completion_complete, BOTH, "completions"),
 }
@@ -3416,9 +3357,8 @@ class Session:
         self.server = server
         self.state = CREATED
         self.client = Client()
-        self.offered = {}       # the capabilities that the client was told of
-        self.subscriptions = set()  # URIs
-        self.listeners = {}     # Call.key -> (call, what it wants to hear of)
+        self.topics = set()     # what the client hears of: "tools", ..., and URIs
+        self.listeners = {}     # the same in the modern era: Call.key -> (call, topics)
         self.connection = None  # none in Server.handle
 
     def enter(self, event):
@@ -3427,20 +3367,13 @@ class Session:
 
     def on_request(self, call):
         """Find out which era a request belongs to, and answer it by the rules of that."""
-        meta = call.params.get("_meta")
-        if meta is None:
+        if call.params.get("_meta") is None:
             return self._legacy_request(call)
-        if not isinstance(meta, dict):
-            raise RpcError(INVALID_PARAMS, f"_meta: expected an object, got {show(meta)}")
+        meta = param(call.params, "_meta", dict)
         handshake = call.method == "initialize" and "protocolVersion" in call.params
-        if MCP + "protocolVersion" in meta and not handshake:
-            return self._modern_request(call, meta)
-        marks = [key for key in ("clientCapabilities", "clientInfo", "logLevel")
-                 if MCP + key in meta]
-        if marks and not handshake:
-            raise RpcError(INVALID_PARAMS, f"_meta: {MCP}{marks[0]} came without "
-                           f"{MCP}protocolVersion; send both, or initialize first")
-        return self._legacy_request(call)
+        if handshake or MODERN_KEYS.isdisjoint(meta):
+            return self._legacy_request(call)
+        return self._modern_request(call, meta)
 
     def _legacy_request(self, call):
         function, era, _ = METHODS.get(call.method, (None, None, None))
@@ -3449,26 +3382,27 @@ class Session:
                            f"protocolVersion and {MCP}clientCapabilities")
         if function is None or era == MODERN_ONLY:
             raise RpcError(METHOD_NOT_FOUND, f"Unknown method: {call.method}")
-        legal, advice = LEGAL[self.state]
-        if call.method == "initialize" if legal is None else call.method not in legal:
-            raise RpcError(INVALID_REQUEST, f"{call.method}: {advice}")
+        if self.state not in (LEGAL.get(call.method) or LEGAL[...]):
+            raise RpcError(INVALID_REQUEST, f"{call.method}: {ADVICE[self.state]}")
         call.client = self.client
         return function(self, call)
 
     def _modern_request(self, call, meta):
         call.client = modern_client(meta)
         function, era, capability = METHODS.get(call.method, (None, LEGACY_ONLY, None))
-        offers = self.server.capabilities()
-        if era == LEGACY_ONLY or capability and capability not in offers:
+        capabilities = self.server.capabilities()
+        if era == LEGACY_ONLY or capability and capability not in capabilities:
             raise RpcError(METHOD_NOT_FOUND, f"{call.method}: not in {MODERN}, or nothing "
-                           f"here has it; there are: {', '.join(offers)}")
+                           f"here has it; there are: {', '.join(capabilities)}")
         call.answers = open_answers(self, call)
         outcome = function(self, call)
         if call.late and "result" in call.late:
-            call.late = {"result": stamp(self.server, call, call.late["result"])}
+            call.late = {"result": modern_result(self.server, call, call.late["result"])}
+        if outcome is UNANSWERED:
+            return outcome
         if callable(outcome):
-            return partial(answer_modern, self, call, outcome)
-        return outcome if outcome is UNANSWERED else stamp(self.server, call, outcome)
+            return partial(run_modern, self, call, outcome)
+        return modern_result(self.server, call, outcome)
 
     def on_notification(self, method, params):
         if method == "notifications/cancelled" and self.connection:
@@ -3484,51 +3418,39 @@ class Session:
 
     def _close_listeners(self):
         for call, _ in list(self.listeners.values()):
-            result = stamp(self.server, call, subscription(call))
+            result = modern_result(self.server, call, subscription(call))
             self.connection.settle(call, {"result": result}, partial(
                 self.connection.notify, "notifications/cancelled", {"requestId": call.id}))
 
     def read_resource(self, call, uri):
-        return resource_and_reader(self, call, uri)[1]()
+        _, read = resource_and_reader(self, call, uri)
+        return guarded(self, call, f"Resource {uri}", read, refuse)
 
-    # What has changed: told to a legacy client if it is ready and knows of the list, and
-    # to each listener of the modern era that has asked for it.
+    def tell(self, topic, method, **params):
+        """Notify a legacy client that is ready, and each listener of the modern era, if
+        they want to hear of this topic: a kind of list, or a URI."""
+        if topic in self.topics and self.state != INITIALIZING:
+            self.connection.notify(method, params or None)
+        for call, topics in list(self.listeners.values()):
+            if topic in topics:
+                self.connection.notify(method, {**params, **subscription(call)}, call)
 
-    def updated(self, uri):
-        if uri in self.subscriptions:
-            self.connection.notify("notifications/resources/updated", {"uri": uri})
-        for call, wants in list(self.listeners.values()):
-            if uri in wants.get("resourceSubscriptions", ()):
-                self.connection.notify("notifications/resources/updated",
-                                       {"uri": uri, **subscription(call)}, call)
-
-    def changed(self, kind):
-        method = f"notifications/{kind}/list_changed"
-        if self.state == OPERATING and kind in self.offered:
-            self.connection.notify(method)
-        for call, wants in list(self.listeners.values()):
-            if f"{kind}ListChanged" in wants:
-                self.connection.notify(method, subscription(call), call)
-
-def answer(session, message, in_batch=False):
-    """One decoded message -> its response, or None; a list of them for a batch."""
-    if isinstance(message, list) and message and not in_batch:
-        replies = [answer(session, entry, True) for entry in message]
-        return [reply for reply in replies if reply is not None] or None
-    message = message_of(message)
-    if isinstance(message, Notification):
-        attempt(session.on_notification, message.method, message.params)
-        return None
-    if isinstance(message, Response):
-        return None
-    if isinstance(message, Malformed):
-        outcome = {"error": message.error.as_json()}
-    else:
-        call = Call(message, batch=message if in_batch else None)
-        outcome = attempt(session.on_request, call)
-        if callable(outcome):
-            outcome = attempt(outcome)
-    return {"jsonrpc": "2.0", "id": message.id, **outcome}
+    def handle(self, message, in_batch=False):
+        """One decoded message -> its response, or None; a list of them for a batch."""
+        if isinstance(message, list) and message and not in_batch:
+            replies = [self.handle(entry, True) for entry in message]
+            return [reply for reply in replies if reply is not None] or None
+        message = message_of(message)
+        if isinstance(message, Request):
+            outcome = attempt(self.on_request, Call(message, batch=in_batch or None))
+            outcome = attempt(outcome) if callable(outcome) else outcome
+        elif isinstance(message, Malformed):
+            outcome = {"error": message.error.as_json()}
+        else:
+            if isinstance(message, Notification):
+                attempt(self.on_notification, message.method, message.params)
+            return None
+        return {"jsonrpc": "2.0", "id": message.id, **outcome}
 
 # ==================================================================================
 # Part IV.  The front door.
@@ -3564,7 +3486,7 @@ class Visitor:
             welcome = self.ask("initialize", protocolVersion=version, clientInfo=who,
                                capabilities=self.can)
             self._send(method="notifications/initialized")
-        self.offers = welcome["capabilities"]
+        self.server_can = welcome["capabilities"]
 
     def __enter__(self):
         return self
@@ -3617,14 +3539,14 @@ class Visitor:
         params.update(inputResponses=answers, requestState=result["requestState"])
         return self.ask(method, **params)
 
-    def ask_all(self, method, key, **cursor):
+    def ask_all(self, method, **cursor):
         """All entries of a list, page by page; none where there is no such list."""
-        if method.partition("/")[0] not in self.offers:
+        if method.partition("/")[0] not in self.server_can:
             return []
         result = self.ask(method, **cursor)
-        if "nextCursor" not in result:
-            return result[key]
-        return result[key] + self.ask_all(method, key, cursor=result["nextCursor"])
+        more = (self.ask_all(method, cursor=result["nextCursor"])
+                if "nextCursor" in result else [])
+        return result[LISTS[method]] + more
 
 # ----------------------------------------------------------------------------------
 # 17. Standard I/O: stdin and stdout taken away from user code
@@ -3653,8 +3575,7 @@ class StandardIO:
         self._restore = restore
         self._stop_signals = signals  # numbers of those that end us
         self._dropped = 0   # bytes that stderr did not take
-        self._data = b""    # what is being written there
-        self._written = threading.Event()
+        self._written = threading.Event()  # it has taken all else
         self._written.set()
 
     def __enter__(self):
@@ -3770,22 +3691,23 @@ class StandardIO:
         # a client that does not read its stderr is waited for once, and then not again
         if data and self._written.wait(0 if self._dropped else 1):
             note = f"[{self._dropped} bytes dropped]\n" if self._dropped else ""
-            self._dropped, self._data = 0, note.encode() + data
+            self._dropped = 0
             self._written.clear()
+            write = partial(self._write, note.encode() + data)
             try:
-                threading.Thread(target=self._write, name="mcp-stderr", daemon=True).start()
+                threading.Thread(target=write, name="mcp-stderr", daemon=True).start()
             except RuntimeError:  # the system has no more threads
-                self._write()
+                write()
         else:
             self._dropped += len(data)
         return bool(data)
 
-    def _write(self):
+    def _write(self, data):
         """On a thread of its own, as it may take for ever."""
         try:
-            while self._data:
+            while data:
                 try:
-                    self._data = self._data[os.write(self._err, self._data):]
+                    data = data[os.write(self._err, data):]
                 except BlockingIOError:  # somebody who shares it has made it so
                     time.sleep(TICK)
         except OSError:
@@ -3802,19 +3724,13 @@ class Stopped(BaseException):
 def stop_on_signals():
     """Have SIGINT, SIGTERM and their like raise Stopped in the main thread, a second exit.
 
-    Handlers that the program has set itself are left alone.  -> (what undoes it, their
-    numbers)"""
+    -> {number: the usual handler}; those that the program has set are left alone."""
     import signal
 
     def stop(number, frame):
         for each in mine:
             signal.signal(each, lambda number, frame: os._exit(128 + number))
         raise Stopped(128 + number)
-
-    def undo():
-        for number, usual in mine.items():
-            signal.signal(number, usual)
-
     mine = {}
     if threading.current_thread() is threading.main_thread():
         for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK"):  # the last: Windows only
@@ -3823,7 +3739,7 @@ def stop_on_signals():
             if number and signal.getsignal(number) is usual:
                 mine[number] = usual
                 signal.signal(number, stop)
-    return undo, list(mine)
+    return mine
 
 def end_process(code):
     """Exit without waiting for threads and children that will not end."""
@@ -3836,8 +3752,6 @@ def end_process(code):
         flush_streams()
     finally:
         os._exit(code)
-
-KINDS = ("tools", "resources", "prompts")  # what a server has
 
 def all_but(arguments, *names):
     """The arguments of a method, to be passed on: all_but(locals(), "self")."""
@@ -3862,28 +3776,29 @@ def notice(server):
 
 def run_process(get_server):
     """Serve this process's stdin and stdout, which are ours before get_server is called."""
-    code, all_back, problem = 0, False, None
-    undo, signals = stop_on_signals()
+    import signal
+    code, all_ended = 0, False
+    usual_handlers = stop_on_signals()
     on_terminal = sys.stdin and sys.stdin.isatty()
     sys.setswitchinterval(TICK)  # so long may a tool that computes keep the others waiting
     try:
-        with StandardIO(restore=False, signals=signals) as io:
+        with StandardIO(restore=False, signals=list(usual_handlers)) as io:
             server = get_server()
             if on_terminal:
                 print(notice(server), file=sys.stderr)
-            all_back = server.converse(io.reader, io.writer, io)
+            all_ended = server.serve_streams(io.reader, io.writer, io)
     except Stopped as stopped:
         code = stopped.args[0]
     except CannotServe as error:
-        code, problem = 1, error
-    undo()
-    if problem:
-        print(problem, file=sys.stderr)
+        code = 1
+        print(error, file=sys.stderr)
+    for number, usual in usual_handlers.items():
+        signal.signal(number, usual)
     alive = [thread for thread in threading.enumerate()
              if not thread.daemon and thread is not threading.main_thread()]
     if "multiprocessing" in sys.modules:  # its children are waited for at exit
         alive += sys.modules["multiprocessing"].active_children()
-    if code or alive or not all_back:
+    if code or alive or not all_ended:
         end_process(code)
 
 def remind(forgotten):
@@ -3931,14 +3846,13 @@ class Server:
         self.tools = {}              # name -> Tool, in the order of registration
         self.resources = {}          # URI or template -> Resource
         self.prompts = {}            # name -> Prompt
-        self.completions = {}        # (name or URI template, argument) -> function
         self.kept_lists = {}         # (kind, revision) -> the first page of that list
         self._limits = {"max_workers": max_workers, "max_line": max_line}
         self.seal = Seal()
         self._lane = SerialLane()
         self._sessions = []          # being served right now
-        self._own_session = None     # the one that handle() speaks in
-        self._offered = False        # to anybody
+        self._own_session = Session(self)  # the one that handle() speaks in
+        self._in_use = False         # run, served, handled or included by somebody
 
     # -- filling it
 
@@ -4013,7 +3927,7 @@ class Server:
                              f"{argument!r}; register it first")
 
         def add(fn):
-            self.completions[ref, argument] = fn
+            record.completions[argument] = fn
             return fn
         return add
 
@@ -4021,10 +3935,7 @@ class Server:
         """Take a tool, a prompt (by name) or a resource (by URI) away again."""
         for kind in KINDS:
             if getattr(self, kind).pop(name, None):
-                if kind != "tools":
-                    for key in [key for key in self.completions if key[0] == name]:
-                        del self.completions[key]
-                self._changed(kind)
+                self._tell_of_list(kind)
                 return
         raise ValueError(f"unregister: nothing is called {name!r}; there are: "
                          + ", ".join([*self.tools, *self.prompts, *self.resources]))
@@ -4032,7 +3943,7 @@ class Server:
     def include(self, other: Server, prefix: str = "") -> None:
         """Offer all that another server has now; tools and prompts with a prefix."""
         import copy
-        other._offer()
+        other._use()
         for kind in KINDS:
             for record in list(getattr(other, kind).values()):
                 if kind != "resources" and prefix:
@@ -4040,14 +3951,11 @@ class Server:
                     record.key = check_name(prefix + record.key)
                     record.entry = {**record.entry, "name": record.key}
                 self._add(kind, record)
-        for (ref, argument), fn in other.completions.items():
-            ref = prefix + ref if ref in other.prompts else ref
-            self.completions[ref, argument] = fn
 
     def resource_updated(self, uri: str) -> None:
         """Tell the clients that have subscribed to a resource that it has changed."""
         for session in list(self._sessions):
-            session.updated(uri)
+            session.tell(uri, "notifications/resources/updated", uri=uri)
 
     def _add(self, kind, record):
         records = getattr(self, kind)
@@ -4056,16 +3964,16 @@ class Server:
                 f"a {kind[:-1]} called {record.key!r} is registered already; pass another "
                 f"name=, or call unregister({record.key!r}) first")
         records[record.key] = record
-        self._changed(kind)
+        self._tell_of_list(kind)
         by_script = getattr(record.fn, "__module__", "") == "__main__" and (
             __name__ != "__main__" and hasattr(sys.modules["__main__"], "__file__"))
-        if by_script and not self._offered and self not in Server.forgotten:
+        if by_script and not self._in_use and self not in Server.forgotten:
             import atexit
             atexit.register(remind, Server.forgotten)
             Server.forgotten.append(self)
 
-    def _offer(self):
-        self._offered = True
+    def _use(self):
+        self._in_use = True
         if self in Server.forgotten:
             Server.forgotten.remove(self)
 
@@ -4074,38 +3982,39 @@ class Server:
         self._sessions, self.seal = other._sessions, other.seal
         for session in list(self._sessions):
             session.server = self
-            for kind in KINDS:
-                if getattr(self, kind) or getattr(other, kind):
-                    session.changed(kind)
+        for kind in KINDS:
+            if getattr(self, kind) or getattr(other, kind):
+                self._tell_of_list(kind)
 
-    def _changed(self, kind):
+    def _tell_of_list(self, kind):
         self.kept_lists = {}  # a new one: who fills the old one right now does no harm
         for session in list(self._sessions):
-            session.changed(kind)
+            session.tell(kind, f"notifications/{kind}/list_changed")
+
+    def entries(self, kind):
+        """The records in a list: of `resources` those with a fixed URI."""
+        if kind not in ("resources", "resourceTemplates"):
+            return list(getattr(self, kind).values())
+        return [resource for resource in list(self.resources.values())
+                if resource.is_template == (kind == "resourceTemplates")]
 
     def capabilities(self) -> dict[str, Any]:
         """What this server has to offer, and nothing else."""
-        offers = {}
-        if self.tools:
-            offers["tools"] = {"listChanged": True}
-        if self.resources:
-            offers["resources"] = {"listChanged": True, "subscribe": True}
-        if self.prompts:
-            offers["prompts"] = {"listChanged": True}
-        if self.prompts or any(
-                entry.is_template for entry in list(self.resources.values())):
-            offers["completions"] = {}
-        return {**offers, "logging": {}, **compact(extensions=self.extensions)}
+        has_arguments = self.prompts or self.entries("resourceTemplates")
+        return compact(
+            tools={"listChanged": True} if self.tools else None,
+            resources={"listChanged": True, "subscribe": True} if self.resources else None,
+            prompts={"listChanged": True} if self.prompts else None,
+            completions={} if has_arguments else None,
+            logging={}, extensions=self.extensions)
 
     # -- trying it
 
     def handle(self, message: Any) -> Any:
         """One decoded message in, the response or None out, all on this thread."""
-        if self._own_session is None:
-            self._own_session = Session(self)
-            self._offer()
         import copy
-        return copy.deepcopy(answer(self._own_session, message))  # of a list that is kept
+        self._use()
+        return copy.deepcopy(self._own_session.handle(message))  # a list may be kept
 
     def call(self, tool_name: str, /, **arguments: Any) -> dict[str, Any]:
         """Call a tool as a client would -> the result, with `content` and `isError`."""
@@ -4126,12 +4035,12 @@ class Server:
         True: all handlers came back; False: some were left behind."""
         if reader is None or writer is None:
             with StandardIO() as io:
-                return self.converse(io.reader, io.writer, io)
-        return self.converse(reader, writer)
+                return self.serve_streams(io.reader, io.writer, io)
+        return self.serve_streams(reader, writer)
 
-    def converse(self, reader, writer, io=None):
+    def serve_streams(self, reader, writer, io=None):
         set_log_level()
-        self._offer()
+        self._use()
         session = Session(self)
         connection = session.connection = Connection(
             reader, writer, session.on_request, session.on_notification, session.on_end,
@@ -4139,20 +4048,15 @@ class Server:
         if io:
             io.on_gone = connection.end
         self._sessions.append(session)
-        drain = 0.0
         try:
             connection.start()
             connection.wait()
-            drain = DRAIN
+            return connection.finish(DRAIN)
+        except BaseException:  # a signal: stop what runs, do not wait for it
+            connection.finish(0)
+            raise
         finally:
-            try:
-                all_back = connection.finish(drain)
-            except Stopped:  # a signal while we wait for the last answers
-                connection.finish(0)
-                raise
-            finally:
-                self._sessions.remove(session)
-        return all_back
+            self._sessions.remove(session)
 
     def run(self) -> None:
         """Serve stdin and stdout until the client is gone.  The last line of a server.
@@ -4160,7 +4064,7 @@ class Server:
         Returns when everything has ended; else ends the process: after SIGINT (130)
         and SIGTERM (143), and when a handler or a thread of yours would not end."""
         if not Server.loading:
-            self._offer()
+            self._use()
             remind(Server.forgotten)
             if {"--list", "--schema", "--call", "--config", "--reload"} & set(sys.argv):
                 print(f"mcp_server: not understood here; write python3 {__file__} "
@@ -4204,15 +4108,15 @@ def demo():
             raise ToolError("values: expected 1 to 100 numbers, 0 or more")
         import struct
         import zlib
-        heights, rows = [round(100 * v / (max(values) or 1)) for v in values], b""
-        for y in range(100, 0, -1):  # top down: 0 before each row, one byte for a pixel
-            rows += b"\0" + b"".join((b"\x40" if h >= y else b"\xff") * 6 + b"\xff\xff"
-                                     for h in heights)
+        rows = b""  # each is a 0, and then one byte for a pixel
+        for width in [round(100 * value / (max(values) or 1)) for value in values]:
+            rows += 6 * (b"\0" + b"\x40" * width + b"\xff" * (100 - width))
+            rows += 2 * (b"\0" + b"\xff" * 100)
 
         def chunk(name, data):
             checksum = struct.pack(">I", zlib.crc32(name + data))
             return struct.pack(">I", len(data)) + name + data + checksum
-        header = struct.pack(">IIBBBBB", 8 * len(values), 100, 8, 0, 0, 0, 0)  # grey
+        header = struct.pack(">IIBBBBB", 100, 8 * len(values), 8, 0, 0, 0, 0)  # grey
         return image(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header)
                      + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
@@ -4252,10 +4156,11 @@ def place_of(error, folder):
     if isinstance(error, SyntaxError):
         return error.filename, error.lineno, f"{type(error).__name__}: {error.msg}"
     import traceback
-    places = [(frame.filename, frame.lineno)
-              for frame in traceback.extract_tb(error.__traceback__)
-              if frame.filename.startswith(folder) and frame.filename != __file__]
-    return (*(places or [(None, "?")])[-1], describe(error))
+    file, line = None, "?"
+    for frame in traceback.extract_tb(error.__traceback__):
+        if frame.filename.startswith(folder) and frame.filename != __file__:
+            file, line = frame.filename, frame.lineno
+    return file, line, describe(error)
 
 def import_file(path):
     """Run FILE.py as a module -> it.  Its neighbours can be imported, also by `from .`"""
@@ -4352,29 +4257,29 @@ def reload_on_change(target, server, get_server):
     """Whenever FILE or a neighbour that it imports has changed, serve what it is now.
 
     Calls in flight end with the old code; a file that fails leaves everything as it is."""
-    folder, known = os.path.dirname(os.path.abspath(split_target(target)[0])), {}
+    folder = os.path.dirname(os.path.abspath(split_target(target)[0]))
 
-    def changed_files():
-        changed = set()
+    def times():
+        """{file: when it was modified}"""
         try:
             names = os.listdir(folder)
         except OSError:  # the folder is about to come back
             names = []
+        found = {}
         neighbours = [os.path.join(folder, name) for name in names if name.endswith(".py")]
         for file in {*neighbours, *files_of(folder).values()}:
             try:
-                modified = os.stat(file).st_mtime_ns
+                found[file] = os.stat(file).st_mtime_ns
             except OSError:  # an editor is about to put the new one there
-                continue
-            if known.get(file) != modified:
-                changed.add(file)
-                known[file] = modified
-        return changed
-    changed_files()
+                pass
+        return found
+    known = times()
     is_broken = False  # then any file in the folder might be what mends it
     while True:
         time.sleep(RELOAD)
-        changed, mine = changed_files(), files_of(folder)
+        now, mine = times(), files_of(folder)
+        changed = {file for file in now if now[file] != known.get(file)}
+        known.update(now)
         if not (changed if is_broken else changed & set(mine.values())):
             continue
         old = {name: sys.modules.pop(name) for name in mine}
@@ -4449,18 +4354,14 @@ def headline(entry):
 
 def table_of(person):
     """A table for people of all that a server offers."""
-    rows = [(kind, headline(entry), entry.get("description", "").partition("\n")[0])
-            for kind, method, key in (
-                ("tool", "tools/list", "tools"),
-                ("resource", "resources/list", "resources"),
-                ("resource", "resources/templates/list", "resourceTemplates"),
-                ("prompt", "prompts/list", "prompts"))
-            for entry in person.ask_all(method, key)]
+    rows = [(method.partition("s/")[0], headline(entry),
+             entry.get("description", "").partition("\n")[0])
+            for method in LISTS for entry in person.ask_all(method)]
     width = min(40, max((len(head) for _, head, _ in rows), default=0))
     return "\n".join(f"{kind:9} {head:{width}}  {about}".rstrip() for kind, head, about in rows)
 
 def input_schema_of(person, name):
-    tools = {tool["name"]: tool for tool in person.ask_all("tools/list", "tools")}
+    tools = {tool["name"]: tool for tool in person.ask_all("tools/list")}
     if name not in tools:
         raise CannotServe(f"no tool is called {name!r}; there are: {', '.join(tools)}")
     return tools[name]["inputSchema"]
@@ -4482,8 +4383,12 @@ def arguments_of(words, schema):
         arguments[name] = typed_value(value, fields.get(name, {}))
     return arguments
 
-def save(name, block):
-    """Write a picture or a sound to a new file -> its name."""
+def shown(name, block):
+    """A content block as text; a picture or a sound is written to a new file."""
+    if "text" in block:
+        return block["text"]
+    if "data" not in block:
+        return json.dumps(block, indent=2, ensure_ascii=False)
     from binascii import a2b_base64
     from mimetypes import guess_extension
     number, ending = 1, guess_extension(block["mimeType"]) or ".bin"
@@ -4491,15 +4396,13 @@ def save(name, block):
         number += 1
     with open(f"{name}-{number}{ending}", "xb") as file:
         file.write(a2b_base64(block["data"]))
-    return file.name
+    return f"wrote {file.name}"
 
 def call_tool(person, name, words):
     """--call NAME a=2 b=3, or --call NAME '{"a": 2}' -> (what came back, exit code)"""
     arguments = arguments_of(words, input_schema_of(person, name))
     result = person.ask("tools/call", name=name, arguments=arguments)
-    texts = [f"wrote {save(name, block)}" if "data" in block else block["text"]
-             if "text" in block else json.dumps(block, indent=2, ensure_ascii=False)
-             for block in result["content"]]
+    texts = [shown(name, block) for block in result["content"]]
     return "\n".join(texts), int(result.get("isError", False))
 
 CLIENTS = {  # where to put what --config shows
