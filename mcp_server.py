@@ -2526,6 +2526,10 @@ class Context:
                         message: str | None = None) -> None:
         """Say how far it is; nothing is sent unless the client has asked for it."""
         self.check_cancelled()
+        progress, total = plain(progress), plain(total)
+        if type(progress) not in (int, float) or type(total) not in (int, float, type(None)):
+            raise ValueError(f"report_progress: expected finite numbers, got {progress!r}"
+                             f" and {total!r}")
         if self._call.progress:
             self._call.progress.report(progress, total, message)
 

@@ -3102,17 +3102,24 @@ def test_promise_8_a_heartbeat_keeps_the_clock_running():
 
 
 @pytest.mark.parametrize("progress, total", [
-    (1, float("nan")), (10**400, None), ("half", None), (decimal.Decimal(1), None)],
-    ids=["nan", "huge", "text", "decimal"])
-def test_a_progress_that_is_no_number_does_not_end_the_foreman(progress, total):
-    finish = threading.Event()
+    (1, NAN), ("half", None), (decimal.Decimal(1), None), (True, None), (1, "2")])
+def test_a_progress_that_is_no_number_is_refused(progress, total):
+    def odd(ctx: Context) -> str:
+        ctx.report_progress(progress, total)
+    with Peer(tool_server(odd)) as peer:
+        assert "expected finite numbers, got" in peer.text(with_token(call(1, "odd"), "t"))
+
+
+def test_an_alarm_that_fails_does_not_end_the_foreman(capfd):
+    finish, errors = threading.Event(), []
 
     def odd(ctx: Context) -> str:
-        try:
-            ctx.report_progress(progress, total)
-        except Exception:  # it is told so
-            pass
-        time.sleep(0.05)  # beats
+        ctx.report_progress(10**400)  # to which nothing can be added
+
+        def failed():
+            errors.append(capfd.readouterr().err)
+            return "an alarm failed" in "".join(errors)
+        wait_until(failed)
         return "done"
 
     def slow() -> str:
