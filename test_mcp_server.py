@@ -3102,7 +3102,7 @@ def test_promise_8_a_heartbeat_keeps_the_clock_running():
 
 
 @pytest.mark.parametrize("progress, total", [
-    (1, NAN), ("half", None), (decimal.Decimal(1), None), (True, None), (1, "2")])
+    (NAN, None), ("half", None), (decimal.Decimal(1), None), (True, None), (1, "2")])
 def test_a_progress_that_is_no_number_is_refused(progress, total):
     def odd(ctx: Context) -> str:
         ctx.report_progress(progress, total)
