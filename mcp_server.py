@@ -174,10 +174,10 @@ def trace(direction, line):
     except (ValueError, RecursionError):  # not JSON
         shown = json.dumps(redact(line))
     log("debug", f"{direction:3} {shown}")
-    file = Log.file
+    file, moment = Log.file, time.strftime("%Y-%m-%dT") + clock()
     try:
         if file:
-            file.write(f"{time.strftime('%Y-%m-%dT')}{clock()} {direction:3} {shown}\n")
+            file.write(f"{moment} {direction:3} {shown}\n".encode())
     except (OSError, ValueError) as error:  # a full disk: serving goes on
         Log.file = None
         log("error", f"--trace: {error}; no more is written there")
@@ -4512,7 +4512,7 @@ def main():
         if options.log_level:
             os.environ["LOG_LEVEL"] = options.log_level
         if options.trace and not options.config:
-            Log.file = open(options.trace, "a", 1, encoding="utf-8")
+            Log.file = open(options.trace, "ab", 0)
         if not (options.config or options.list or options.schema or options.call):
             run_process(get_server_and_watch)
             return 0
