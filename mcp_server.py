@@ -174,9 +174,10 @@ def trace(direction, line):
     except (ValueError, RecursionError):  # not JSON
         shown = json.dumps(redact(line))
     log("debug", f"{direction:3} {shown}")
-    file, moment = Log.file, time.strftime("%Y-%m-%dT") + clock()
+    file = Log.file
     try:
         if file:
+            moment = time.strftime("%Y-%m-%dT") + clock()
             file.write(f"{moment} {direction:3} {shown}\n".encode())
     except (OSError, ValueError) as error:  # a full disk: serving goes on
         Log.file = None
@@ -1186,12 +1187,15 @@ def quote(value):
     text = QUOTER.encode(value)[:120]
     return text.encode("utf-8", "backslashreplace").decode()
 
+def counted(number, noun):
+    """1 item, 3 items"""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
 def show(value):
     """A few words for any value: string "ten", integer 5, null, array of 3 items."""
     kind = json_type(value)
     if kind in ("array", "object"):
-        noun = "item" if kind == "array" else "key"
-        return f"{kind} of {len(value)} {noun}{'s' * (len(value) != 1)}"
+        return f"{kind} of {counted(len(value), 'item' if kind == 'array' else 'key')}"
     return kind if kind in ("null", "nothing") else f"{kind} {quote(value)}"
 
 def where(at):
@@ -3105,16 +3109,20 @@ def run_tool(session, call, tool, given):
             raise RpcError(INVALID_PARAMS, message) from None
         return error_result(message)
 
-def tools_call(session, call):
-    tools = session.server.tools
+def named(records, kind, call):
+    """The record that a request names, and the arguments that it gives."""
     name, given = param(call.params, "name", str), param(call.params, "arguments", dict, {})
-    tool = tools.get(name)
-    if tool is None:
-        raise RpcError(INVALID_PARAMS, f"Unknown tool: {name[:200]}",
-                       {"availableTools": list(tools)[:100]})
+    record = records.get(name)
+    if record is None:
+        raise RpcError(INVALID_PARAMS, f"Unknown {kind.lower()}: {name[:200]}",
+                       {f"available{kind}s": list(records)[:100]})
+    return record, given
+
+def tools_call(session, call):
+    tool, given = named(session.server.tools, "Tool", call)
     call.serial = tool.serial
     work = partial(run_tool, session, call, tool, given)
-    return for_crew(session, call, f"Tool {name!r}", work, tool.timeout)
+    return for_crew(session, call, f"Tool {tool.key!r}", work, tool.timeout)
 
 def not_found(call, uri, why=""):
     code = INVALID_PARAMS if call.client.is_modern else RESOURCE_NOT_FOUND
@@ -3174,13 +3182,9 @@ def get_prompt(session, call, prompt, given):
     return {"description": prompt.entry["description"], "messages": messages}
 
 def prompts_get(session, call):
-    prompts = session.server.prompts
-    name, given = param(call.params, "name", str), param(call.params, "arguments", dict, {})
-    if name not in prompts:
-        raise RpcError(INVALID_PARAMS, f"Unknown prompt: {name}",
-                       {"availablePrompts": list(prompts)[:100]})
-    work = partial(get_prompt, session, call, prompts[name], given)
-    return for_crew(session, call, f"Prompt {name!r}", work)
+    prompt, given = named(session.server.prompts, "Prompt", call)
+    work = partial(get_prompt, session, call, prompt, given)
+    return for_crew(session, call, f"Prompt {prompt.key!r}", work)
 
 def completions(session, call, record, argument, value):
     """The candidates for what was typed: from a function, or from the type of the
@@ -3772,9 +3776,12 @@ More ways to try it: python3 mcp_server.py FILE.py --help"""
 
 def notice(server):
     """What a person is told who starts a server on a terminal."""
-    offers = [f"{len(records)} {kind[:-1]}{'s' * (len(records) != 1)} "
-              f"({', '.join(list(records)[:8])}{', ...' * (len(records) > 8)})"
-              for kind in KINDS for records in [getattr(server, kind)] if records]
+    offers = []
+    for kind in KINDS:
+        names = list(getattr(server, kind))
+        if names:
+            shown = ", ".join(names[:8] + ["..."] * (len(names) > 8))
+            offers.append(f"{counted(len(names), kind[:-1])} ({shown})")
     return NOTICE.format(name=server.info["name"], offers=", ".join(offers) or "nothing",
                          end="Ctrl-D" if os.name == "posix" else "Ctrl-Z Enter")
 
@@ -3850,7 +3857,7 @@ class Server:
         self.tools = {}              # name -> Tool, in the order of registration
         self.resources = {}          # URI or template -> Resource
         self.prompts = {}            # name -> Prompt
-        self.kept_lists = {}         # (kind, revision) -> the first page of that list
+        self.kept_lists = {}         # (kind, revision) -> its first page; capabilities
         self._limits = {"max_workers": max_workers, "max_line": max_line}
         self.seal = Seal()
         self._lane = SerialLane()
@@ -4004,13 +4011,16 @@ class Server:
 
     def capabilities(self) -> dict[str, Any]:
         """What this server has to offer, and nothing else."""
-        has_arguments = self.prompts or self.entries("resourceTemplates")
-        return compact(
-            tools={"listChanged": True} if self.tools else None,
-            resources={"listChanged": True, "subscribe": True} if self.resources else None,
-            prompts={"listChanged": True} if self.prompts else None,
-            completions={} if has_arguments else None,
-            logging={}, extensions=self.extensions)
+        kept = self.kept_lists  # it is asked for with each modern request
+        if "capabilities" not in kept:
+            has_arguments = self.prompts or self.entries("resourceTemplates")
+            kept["capabilities"] = compact(
+                tools={"listChanged": True} if self.tools else None,
+                resources={"listChanged": True, "subscribe": True} if self.resources else None,
+                prompts={"listChanged": True} if self.prompts else None,
+                completions={} if has_arguments else None,
+                logging={}, extensions=self.extensions)
+        return dict(kept["capabilities"])
 
     # -- trying it
 

@@ -663,6 +663,16 @@ def test_promise_2_a_cancelled_call_stops_and_is_never_answered(how):
         peer.fence()
 
 
+def is_stopped(forever, started, ended):
+    """A tool that would run for ever begins, is cancelled, ends, and is not answered."""
+    with Peer(tool_server(forever)) as peer:
+        peer.send(call(1, "forever"))
+        assert started.wait(BOUND)
+        peer.send(cancel(1))
+        assert ended.wait(BOUND)
+        peer.fence()
+
+
 @interruptible
 def test_an_async_tool_is_cancelled_as_a_task():
     started, ended = threading.Event(), threading.Event()
@@ -673,12 +683,7 @@ def test_an_async_tool_is_cancelled_as_a_task():
             await ctx.sleep(1000)
         finally:
             ended.set()
-    with Peer(tool_server(forever)) as peer:
-        peer.send(call(1, "forever"))
-        assert started.wait(BOUND)
-        peer.send(cancel(1))
-        assert ended.wait(BOUND)
-        peer.fence()
+    is_stopped(forever, started, ended)
 
 
 @posix
@@ -4303,12 +4308,7 @@ def test_user_code_that_runs_while_a_result_is_made_can_be_stopped():
             finally:
                 ended.set()
         return (max([number]) for number in numbers() if number > 1)
-    with Peer(tool_server(forever)) as peer:
-        peer.send(call(1, "forever"))
-        assert started.wait(BOUND)
-        peer.send(cancel(1))
-        assert ended.wait(BOUND)
-        peer.fence()
+    is_stopped(forever, started, ended)
 
 
 def test_secrets_stay_out_of_complaints_in_the_log(capfd, monkeypatch):

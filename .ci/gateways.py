@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Thread
 from urllib.parse import urlsplit
 
-from interop import (CACHE, HERE, counts, installed, last_line, must, output_of, python_client,
+from interop import (CACHE, HERE, counts, last_line, node_packages, output_of, python_client,
                      report)
 
 # What the README says of them was seen with these.
@@ -316,20 +316,6 @@ def readme_part(pattern, what, text=(HERE.parent / "README.md").read_text("utf-8
     return found[1]
 
 
-def install_supergateway():
-    """The folder node_modules, or None."""
-    folder = CACHE / "supergateway"
-
-    def install():
-        npm = shutil.which("npm")
-        if not npm:
-            raise OSError("there is no npm")
-        (folder / "package.json").write_text('{"private": true}')
-        must([npm, "install", "--no-audit", "--no-fund", "--loglevel=error", *SUPERGATEWAY],
-             folder)
-    return folder / "node_modules" if installed(folder, SUPERGATEWAY, install) else None
-
-
 @contextmanager
 def running(folder, path, label, command):
     """The gateway, started by that command of the README -> its port, a free one."""
@@ -410,7 +396,7 @@ def main():
     before_main = 'if __name__ == "__main__":'
     python = python_client("mcp-2.x", "mcp>=2,<3")
     proxy = python_client("mcp-proxy", MCP_PROXY)
-    modules = install_supergateway()
+    packages = node_packages("supergateway", SUPERGATEWAY)
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         shutil.copy(HERE.parent / "mcp_server.py", folder)
@@ -418,7 +404,8 @@ def main():
             server.replace(before_main, MORE_TOOLS + before_main), "utf-8")
         if proxy:
             try_mcp_proxy(partial(running, folder, Path(proxy).parent), commands[0], python)
-        if modules:
+        if packages:
+            modules = packages / "node_modules"
             (folder / "node_modules").symlink_to(modules)    # where npx looks first
             try_supergateway(partial(running, folder, modules / ".bin"), commands[1], python)
     print(f"{time.monotonic() - started:.0f} s", file=sys.stderr)

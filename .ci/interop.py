@@ -90,18 +90,17 @@ def python_client(name, requirement):
     return str(python) if installed(folder, [requirement], install) else None
 
 
-def node_clients():
-    """A folder with the clients in node_modules, or None."""
-    folder = CACHE / "npm"
+def node_packages(name, packages):
+    """A folder with these packages in node_modules, or None."""
+    folder = CACHE / name
 
     def install():
         npm = shutil.which("npm")
         if not npm:
             raise OSError("there is no npm")
         (folder / "package.json").write_text('{"private": true}')
-        must([npm, "install", "--no-audit", "--no-fund", "--loglevel=error", *NODE_PACKAGES],
-             folder)
-    return folder if installed(folder, NODE_PACKAGES, install) else None
+        must([npm, "install", "--no-audit", "--no-fund", "--loglevel=error", *packages], folder)
+    return folder if installed(folder, packages, install) else None
 
 
 # -------------------------------------------------------------------------- running
@@ -171,7 +170,7 @@ def main():
             label = name if mode == "1.x" else f"{name}-{mode}"
             run_client(label, [python, str(HERE / "interop_client.py"), mode, *server])
 
-    folder = node_clients()
+    folder = node_packages("npm", NODE_PACKAGES)
     if folder:
         node = str(folder / "node_modules" / ".bin" / "node")
         for label, mode in (("ts-2.x-auto", "auto"), ("ts-2.x-legacy", "legacy"),
