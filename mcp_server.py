@@ -101,7 +101,8 @@ PIECE = 2**16             # bytes read at a time
 MAX_IN_FLIGHT = 100_000   # requests read and not yet answered; more are refused
 MAX_WORKERS = 512         # threads that run handlers at the same time
 SPARE_THREADS = 8         # how many may wait for work; others end when they are done
-TICK = 0.001              # seconds a call may keep the thread that reads
+TICK = 0.001              # seconds a call may keep the thread that reads,
+LONG = 0.02               # and many quick ones that were read together
 GRACE = 0.2               # seconds a cancelled handler has before it is interrupted
 INTERRUPTS = 3            # how often it is interrupted before it is given up
 DRAIN = 1.0               # seconds at the end of input to answer what was asked
@@ -530,12 +531,25 @@ class Call:
 # waiting, so a foreman looks every millisecond, but only while something is going on,
 # and less often while all of them are quick:
 #
-#   the leader was not back to read for a TICK         -> another thread leads
-#   jobs wait and none was begun since the last look   -> another thread helps
+#   the leader runs a job, and none was begun since the last look   -> another one leads
+#   jobs wait, and none was begun since the last look               -> another one helps
 #
 # Where nothing was begun the crew hurries: as long as more calls begin than end, whoever
 # begins one first passes on what else there is to do.
 # ----------------------------------------------------------------------------------
+
+def new_bell():
+    """Threads are known by their bells: a lock that is held.  Who acquires it sleeps until
+    somebody rings, that is, releases it."""
+    bell = threading.Lock()
+    bell.acquire()
+    return bell
+
+def start_thread(function, name, *args):
+    """A thread that does not keep the process alive.  Raises RuntimeError if it cannot."""
+    thread = threading.Thread(target=function, args=args, name=name, daemon=True)
+    thread.start()
+    return thread
 
 class Crew:
     """Runs what `read` brings in on daemon threads, as few as will do.
@@ -557,14 +571,14 @@ class Crew:
         self._busy = 0                 # threads inside a job
         self._hurry = self._closed = False
         self._due = FOREVER            # when alarm wants to be called
-        self._foreman = None           # the bell of the foreman
+        self._foreman = new_bell()
         self._foreman_parked = False
 
     def start(self):
-        with self._lock:
-            self._send(lead=True)
-            if self._leader is None:
-                raise RuntimeError("the system has no thread to serve with")
+        """Raises RuntimeError where the system has no more threads."""
+        self._leader, self._reading = new_bell(), True
+        start_thread(self._oversee, "mcp-foreman", self._foreman)
+        start_thread(self._live, "mcp-worker", self._leader)
 
     def wake_at(self, when):
         """Have alarm called at that time, or before."""
@@ -577,7 +591,8 @@ class Crew:
         """A job will not come back: let another thread have its place."""
         with self._lock:
             self._busy -= 1
-            self._send()
+            wake = self._send()
+        wake()
 
     def close(self):
         """Send every thread home, at once or when its job is done."""
@@ -585,34 +600,32 @@ class Crew:
             self._closed = True
             while self._parked:
                 self._parked.pop().release()
-            if self._foreman:
-                self._ring_foreman()
+            self._ring_foreman()
 
     def is_idle(self):
         """Nobody reads, nobody is inside a job."""
         return self._leader is None and not self._busy
 
-    # A thread is known by its bell: a lock that is held.  Who acquires it sleeps
-    # until somebody rings, that is, releases it.
-
     def _send(self, lead=False):
-        # holding _lock: one more thread to work, the one that parked last
+        # holding _lock: choose one more thread to work, the one that parked last -> a
+        # function that wakes it, to be called without _lock, as it takes a while
         if self._parked:
             bell = self._parked.pop()
-            bell.release()
+            wake = bell.release
         else:
-            bell = self._hire(self._live, "mcp-worker")
-        if bell and lead:
+            bell = new_bell()
+            wake = partial(self._hire, bell, self._leader)
+        if lead:
             self._leader, self._reading = bell, True
+        return wake
 
-    def _hire(self, live, name):
-        bell = threading.Lock()
-        bell.acquire()
+    def _hire(self, bell, leader):
         try:
-            threading.Thread(target=live, args=(bell,), name=name, daemon=True).start()
-        except RuntimeError:  # the system has no more threads: try again next time
-            return None
-        return bell
+            start_thread(self._live, "mcp-worker", bell)
+        except RuntimeError:  # the system has no more: the foreman will try again
+            with self._lock:
+                if self._leader is bell:
+                    self._leader, self._reading = leader, False
 
     def _live(self, bell):
         while True:
@@ -650,17 +663,17 @@ class Crew:
                 self._busy += 1
                 self._begun += 1
                 leading = self._leader is bell
-                if self._hurry and (self._jobs or leading):
-                    self._send(lead=leading)
-                if self._foreman is None or self._foreman_parked:
+                hurry = self._hurry and (self._jobs or leading)
+                wake = self._send(lead=leading) if hurry else None
+                if self._foreman_parked:
                     self._ring_foreman()
+            if wake:
+                wake()
             done = not job()
 
     def _ring_foreman(self):
         # holding _lock
-        if self._foreman is None:
-            self._foreman = self._hire(self._oversee, "mcp-foreman")
-        elif self._foreman_parked:
+        if self._foreman_parked:
             self._foreman_parked = False
             self._foreman.release()
 
@@ -675,15 +688,15 @@ class Crew:
                 away = self._leader is not None and not self._reading
                 waiting = bool(self._jobs) and self._busy < self._max_workers
                 stuck = (away or waiting) and self._begun == begun
+                lead = away and (stuck or now - self._left > LONG)
+                wake = self._send(lead) if lead or stuck else None
                 self._hurry = stuck or (self._hurry and self._busy > busy)
-                if away and now - self._left >= TICK:
-                    self._send(lead=True)
-                elif stuck and waiting:
-                    self._send()
                 quiet = not (away or waiting or self._closed) and self._begun == begun
-                quick = self._begun > begun + 1 and not self._hurry
+                quick = self._begun > begun + 1
                 begun, busy = self._begun, self._busy
                 self._foreman_parked = quiet
+            if wake:
+                wake()
             pause = min(self._due - now, FOREVER if quiet else 2 * TICK if quick else TICK)
             bell.acquire(timeout=min(max(pause, 0), threading.TIMEOUT_MAX))
             self._foreman_parked = False
@@ -703,7 +716,7 @@ class SerialLane:
 
     def start_thread(self):
         """The first one, or one in place of a thread that will not come back."""
-        threading.Thread(target=self._live, name="mcp-serial", daemon=True).start()
+        start_thread(self._live, "mcp-serial")
 
     def _live(self):
         self.thread = threading.get_ident()
@@ -2332,7 +2345,7 @@ def in_background(work):
         except BaseException as error:  # whatever it is, the coroutine gets it
             future.set_exception(error)
 
-    threading.Thread(target=run, name="mcp-wait", daemon=True).start()
+    start_thread(run, "mcp-wait")
     return wrap_future(future)
 
 def kill_tree(process):
@@ -2709,7 +2722,7 @@ def event_loop():
                 loop.run_forever()
             except BaseException:
                 log_traceback("a task of an async handler failed")
-    threading.Thread(target=live, name="mcp-async", daemon=True).start()
+    start_thread(live, "mcp-async")
     return loop
 
 def finished(call, value):
@@ -3422,7 +3435,7 @@ class Session:
     def on_end(self):
         self.state = SHUTDOWN
         if self.listeners:  # on a thread: the client may have stopped reading
-            threading.Thread(target=self._close_listeners, daemon=True).start()
+            start_thread(self._close_listeners, "mcp-goodbye")
 
     def _close_listeners(self):
         for call, _ in list(self.listeners.values()):
@@ -3483,8 +3496,7 @@ class Visitor:
         self._writer, self._reader, *streams = self._files = [
             end.makefile(mode) for end, mode in ((ours, "wb"), (ours, "rb"),
                                                  (theirs, "rb"), (theirs, "wb"))]
-        self._thread = threading.Thread(target=server.serve, args=streams, daemon=True)
-        self._thread.start()
+        self._thread = start_thread(server.serve, "mcp-visited", *streams)
         who = {"name": "mcp_server.py", "version": __version__}
         if version == MODERN:
             self._meta = {MCP + "protocolVersion": version, MCP + "clientInfo": who,
@@ -3623,9 +3635,7 @@ class StandardIO:
             self._signals, self._wake = os.pipe()
             os.set_blocking(self._wake, False)
             signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
-        self._carrier = threading.Thread(
-            target=self._carry, name="mcp-stderr", daemon=True)
-        self._carrier.start()
+        self._carrier = start_thread(self._carry, "mcp-stderr")
         flush_streams()  # what was printed before now
         return self
 
@@ -3701,11 +3711,10 @@ class StandardIO:
             note = f"[{self._dropped} bytes dropped]\n" if self._dropped else ""
             self._dropped = 0
             self._written.clear()
-            write = partial(self._write, note.encode() + data)
             try:
-                threading.Thread(target=write, name="mcp-stderr", daemon=True).start()
+                start_thread(self._write, "mcp-stderr", note.encode() + data)
             except RuntimeError:  # the system has no more threads
-                write()
+                self._write(note.encode() + data)
         else:
             self._dropped += len(data)
         return bool(data)
@@ -4514,8 +4523,7 @@ def main():
         sys.dont_write_bytecode |= options.reload  # what was compiled just now may be stale
         server = get_server()
         if options.reload:
-            threading.Thread(target=reload_on_change, daemon=True, name="mcp-reload",
-                             args=(options.file, server, get_server)).start()
+            start_thread(reload_on_change, "mcp-reload", options.file, server, get_server)
         return server
 
     try:

@@ -908,6 +908,44 @@ def test_500_calls_run_at_once_and_the_threads_are_given_back():
         wait_until(lambda: threading.active_count() <= before + mcp_server.SPARE_THREADS + 2)
 
 
+def test_a_batch_of_quick_calls_does_not_keep_the_reader_for_long():
+    go = threading.Event()
+
+    def step() -> bool:
+        return go.wait(0.0005)
+    with Peer(tool_server(step)) as peer:
+        peer.send([call(i, "step") for i in range(3_000)])
+        peer.fence()  # long before the batch is done
+        go.set()
+        assert len(peer.recv()) == 3_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a limit on the size of a process")
+def test_where_the_system_has_no_more_threads_calls_wait_for_those_there_are():
+    with Process(script("""
+            import resource
+
+            @register
+            def leave_room(threads: int) -> None:
+                with open("/proc/self/statm") as file:
+                    size = int(file.read().split()[0]) * resource.getpagesize()
+                threading.stack_size(16 * 2**20)
+                resource.setrlimit(resource.RLIMIT_AS, (size + threads * 16 * 2**20, -1))
+
+            @register
+            def nap() -> int:
+                time.sleep(0.02)
+                return threading.active_count()
+            run()
+            """)) as peer:
+        peer.result(call("few", "leave_room", threads=4))
+        peer.send(*(call(i, "nap") for i in range(100)))
+        replies = [peer.recv() for _ in range(100)]
+        assert {reply["id"] for reply in replies} == set(range(100))
+        assert max(int(text_of(reply)) for reply in replies) < 20
+        assert peer.end() == (0, [], "")
+
+
 def test_max_workers_bounds_the_work_and_not_the_reading():
     running, peak, finish = [], [], threading.Event()
 
