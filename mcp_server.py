@@ -1669,6 +1669,7 @@ def from_base64(cls, value):
     from base64 import b64decode
     return b64decode(value, validate=True)
 
+PLAIN = (str, int, float, bool)  # Python's types that are JSON's as well
 STRING = {"type": "string"}
 LEAVES = {  # a type without parts -> (schema, load(type, value))
     "typing.Any": ({}, None),
@@ -1689,12 +1690,17 @@ LEAVES = {  # a type without parts -> (schema, load(type, value))
                         lambda cls, value: cls(str(value))),
 }
 
-def load_leaf(cls, schema, load, value, at):
-    try:
-        return load(cls, value)
-    except (ValueError, TypeError, ArithmeticError):
-        what = schema.get("format") or schema.get("contentEncoding") or cls.__name__
-        raise ValueError(say(at, what, value)) from None
+@lru_cache(maxsize=None)  # all parameters of one type share it
+def leaf_load(cls, word):
+    """The load of a type that LEAVES has under this word."""
+    schema, load = LEAVES[word]
+    def convert(value, at):
+        try:
+            return load(cls, value)
+        except (ValueError, TypeError, ArithmeticError):
+            what = schema.get("format") or schema.get("contentEncoding") or cls.__name__
+            raise ValueError(say(at, what, value)) from None
+    return convert if load else None
 
 def load_each(parts, load_of, at):
     """{step: loaded value}; one ValueError lists all problems."""
@@ -1863,6 +1869,8 @@ def model_plan(hint, args, plan):
 
 def word_of(hint):
     """list[int] -> "builtins.list", Optional[int] -> "typing.Union" """
+    if type(hint) is type:  # most are; what a class lacks is costly to look for
+        return f"{hint.__module__.partition('.')[0]}.{hint.__name__}"
     if hasattr(hint, "__metadata__"):
         return "typing.Annotated"  # its name is that of the hint inside
     thing = getattr(hint, "__origin__", hint)
@@ -1871,6 +1879,10 @@ def word_of(hint):
         return "typing.Union" if type(hint).__name__ == "UnionType" else ""
     module = str(thing.__module__).partition(".")[0]
     return module.replace("typing_extensions", "typing") + "." + name
+
+def parts_of(hint):
+    """dict[str, int] -> (str, int)"""
+    return () if type(hint) is type else getattr(hint, "__args__", ())
 
 def without_bars(source):
     """"int | None" -> "__import__('typing').Union[int, None]", all that 3.9 knows."""
@@ -1890,6 +1902,8 @@ def code_of(source):
 
 def resolve(hint, scope):
     """"date", a forward reference or None -> the type it means, with names of `scope`."""
+    if type(hint) is type:
+        return hint
     source = getattr(hint, "__forward_arg__", hint)
     if not isinstance(source, str):
         return type(None) if hint is None else hint
@@ -1911,13 +1925,13 @@ DOC_LISTS = [  # Google, NumPy, reST: (the parameters in a docstring, one of the
 
 def read_doc(doc):
     r"""'Add.\n\nArgs:\n    a: the first' -> ('Add.', {'a': 'the first'})"""
-    def dedent(lines):
-        margin = min(map(len, re.findall(r"(?m)^ *(?=\S)", lines)), default=0)
-        return re.sub(f"(?m)^ {{{margin}}}", "", lines)
-
     first, newline, rest = (doc or "").expandtabs().partition("\n")
     if not newline:
         return first.strip(), {}
+
+    def dedent(lines):
+        margin = min(map(len, re.findall(r"(?m)^ *(?=\S)", lines)), default=0)
+        return re.sub(f"(?m)^ {{{margin}}}", "", lines)
     whole, about = f"{first.strip()}\n{dedent(rest)}\n", {}
     for section, entry in DOC_LISTS:
         for found in re.findall(section, whole):
@@ -1957,6 +1971,9 @@ def as_default(value):
     raise HintError(f"the default {quote(value)} is not JSON; use None and set it "
                     "inside the function")
 
+def load_fields(absent, loads, value, at):
+    return {**absent, **load_each(value.items(), loads.get, at)}
+
 def plan_fields(kind, rows, about, plan, strict=True):
     """The plan of an object with these fields; load gives them in a dict.
 
@@ -1989,7 +2006,7 @@ def plan_fields(kind, rows, about, plan, strict=True):
         fields[name], loads[name] = schema, load
     return ({"type": "object", "properties": fields, "required": required,
              "additionalProperties": False},
-            lambda value, at: {**absent, **load_each(value.items(), loads.get, at)})
+            partial(load_fields, absent, loads))
 
 def record_plan(cls, args, plan):
     modules = [sys.modules.get(base.__module__, sys) for base in cls.__mro__]
@@ -2025,14 +2042,13 @@ def plan_of(hint, scope=None, parents=()):
     hint = resolve(hint, scope)
     word = word_of(hint)
     if word in LEAVES:
-        schema, load = LEAVES[word]
-        return dict(schema), load and partial(load_leaf, hint, schema, load)
+        return dict(LEAVES[word][0]), leaf_load(hint, word)
     name = getattr(hint, "__name__", hint)
     if hint in parents:
         raise HintError(f"{name} contains itself; write dict or list for the inner one")
     form = FORMS.get(word) or next((MARKS[m] for m in MARKS if hasattr(hint, m)), None)
     if form:
-        schema, load = form(hint, getattr(hint, "__args__", ()),
+        schema, load = form(hint, parts_of(hint),
                             lambda part: plan_of(part, scope, (*parents, hint)))
         try:
             ENCODER.encode(schema)  # limits, choices and models are made by others
@@ -2075,8 +2091,8 @@ def parameters_of(fn):
         if not code.co_flags & 0x0C:  # no *args, no **kwargs: inspect is not needed
             names = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
             last = fn.__defaults__ or ()
-            defaults = {**dict(zip(names[code.co_argcount - len(last):], last)),
-                        **(fn.__kwdefaults__ or {})}
+            defaults = dict(zip(names[code.co_argcount - len(last):], last),
+                            **(fn.__kwdefaults__ or {}))
             return [(name, "/" if i < code.co_posonlyargcount else "",
                      hints.get(name, MISSING), defaults.get(name, MISSING))
                     for i, name in enumerate(names)]
@@ -2124,10 +2140,10 @@ class Signature:
                     raise HintError(f"parameter {kind}{name}: clients send arguments by "
                                     "name; write a list or dict, or pass input_schema "
                                     "(a decorator needs functools.wraps)")
-                if hint is MISSING and type(default) in (str, int, float, bool):
+                if hint is MISSING and type(default) in PLAIN:
                     hint = type(default)
                 hint = resolve(hint, scope)
-                if context_type in (hint, *getattr(hint, "__args__", ())):
+                if hint is context_type or context_type in parts_of(hint):
                     self.context = name
                 elif kind == "**":
                     self.open = True
@@ -2140,8 +2156,8 @@ class Signature:
         except (HintError, NameError) as error:
             raise HintError(f"{where}: {error}") from None
         self.names, self.schema = schema["properties"], schema if infer else written_schema
-        usual = infer and all(hint in (str, int, float, bool) for _, hint, _ in rows)
-        self.plain = {name: hint for name, hint, _ in rows} if usual else None
+        kinds = {name: hint for name, hint, _ in rows}
+        self.plain = kinds if infer and all(map(PLAIN.__contains__, kinds.values())) else None
         self.returns = self.schema_returned(inner.__annotations__.get("return"), scope)
 
     @staticmethod
@@ -2149,6 +2165,8 @@ class Signature:
         """The schema of a returned dataclass or TypedDict; others go out as text."""
         try:
             hint = resolve(hint, scope)
+            if hint in PLAIN:
+                return None
             if hasattr(hint, "__total__") or hasattr(hint, "__dataclass_fields__") and all(
                     field.init for field in hint.__dataclass_fields__.values()):
                 return plan_of(hint, scope)[0]
@@ -2764,7 +2782,8 @@ class Record:
         written["description"] = written["description"] or self.signature.doc or None
         self.entry = compact(**written)
         try:
-            ENCODER.encode(self.entry)  # now, not in the first list; what we infer is good
+            if {*map(type, self.entry.values())} != {str}:  # what we infer is good
+                ENCODER.encode(self.entry)  # now, not in the first list
         except (TypeError, ValueError) as error:
             raise ValueError(f"{where}: {error}; schemas, annotations, icons and meta "
                              "must be plain JSON") from None
@@ -2824,8 +2843,9 @@ class Tool(Record):
         self.check_output = None if self.output_schema is None else usable(
             self.output_schema, f"{where}: output_schema", any_root=True)
         self.entry.setdefault("description", title or name)
-        self.entry.update(inputSchema=self.input_schema,
-                          **compact(outputSchema=self.output_schema))
+        self.entry["inputSchema"] = self.input_schema
+        if self.output_schema is not None:
+            self.entry["outputSchema"] = self.output_schema
 
     def result(self, value, version):
         """What the function returned -> the result of tools/call."""
@@ -3770,10 +3790,6 @@ def end_process(code):
     finally:
         os._exit(code)
 
-def all_but(arguments, *names):
-    """The arguments of a method, to be passed on: all_but(locals(), "self")."""
-    return {name: value for name, value in arguments.items() if name not in names}
-
 class CannotServe(Exception):
     """There is nothing to serve, and a person must be told why."""
 
@@ -3894,14 +3910,15 @@ class Server:
                  input_schema=None, output_schema=None, annotations=None, icons=None,
                  meta=None, timeout=None, serial=False, coerce=False, allow_extra=False):
         """Make a function a tool: @register, @register(name="sum"), or register(fn)."""
-        options = all_but(locals(), "self", "fn")
-        if fn is None:
-            return partial(self.register, **options)
-        if not callable(fn):
-            raise TypeError(f"register: expected a function, got {fn!r}; to give a name, "
-                            'write @register(name="...")')
-        self._add("tools", Tool(fn, **options))
-        return fn
+        def add(fn):
+            if not callable(fn):
+                raise TypeError(f"register: expected a function, got {fn!r}; to give a "
+                                'name, write @register(name="...")')
+            self._add("tools", Tool(
+                fn, name, title, description, input_schema, output_schema, annotations,
+                icons, meta, timeout, serial, coerce, allow_extra))
+            return fn
+        return add if fn is None else add(fn)
 
     tool = register
 
@@ -3912,12 +3929,13 @@ class Server:
                  ttl_ms: int | None = None, cache_scope: str | None = None
                  ) -> Callable[[F], F]:
         """Offer what a function returns under a URI, or under all URIs of a template."""
-        options = all_but(locals(), "self")
         if not isinstance(uri, str):
             raise TypeError('resource: expected a URI, as in @resource("notes://today")')
 
         def add(fn):
-            self._add("resources", Resource(fn, **options))
+            self._add("resources", Resource(
+                fn, uri, name, title, description, mime_type, size, annotations, icons,
+                meta, ttl_ms, cache_scope))
             return fn
         return add
 
@@ -3932,11 +3950,10 @@ class Server:
     def prompt(self, fn=None, *, name=None, title=None, description=None, icons=None,
                meta=None):
         """Offer a function as a prompt: @prompt, @prompt(name="..."), or prompt(fn)."""
-        options = all_but(locals(), "self", "fn")
-        if fn is None:
-            return partial(self.prompt, **options)
-        self._add("prompts", Prompt(fn, **options))
-        return fn
+        def add(fn):
+            self._add("prompts", Prompt(fn, name, title, description, icons, meta))
+            return fn
+        return add if fn is None else add(fn)
 
     def completion(self, ref: str, argument: str) -> Callable[[F], F]:
         """@server.completion("prompt name or URI template", "argument"): a function of
