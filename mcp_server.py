@@ -243,8 +243,8 @@ class LineReader:
     def __init__(self, stream, limit=MAX_LINE):
         self._read = getattr(stream, "read1", stream.readline)  # what there is, no more
         self._limit = limit
-        self.ready = deque()              # lines read so far; the size of one too long
-        self._pieces, self._size = [], 0  # of the line that has not ended yet
+        self.ready = deque()  # lines read so far; of one too long only the size
+        self._line, self._size = bytearray(), 0  # the one that has not ended yet
 
     def read_line(self):
         """The next line with its newline, b"" at the end.
@@ -259,9 +259,9 @@ class LineReader:
                 break
             for piece in BytesIO(data):  # each ends with a newline, but for the last
                 self._size += len(piece)
-                self._pieces.append(piece)
+                self._line += piece
                 if self._size > self._limit:
-                    self._pieces.clear()
+                    self._line.clear()
                 if piece.endswith(b"\n"):
                     self._end_line()
             if not data and not self._size:
@@ -270,16 +270,15 @@ class LineReader:
                 self._end_line()
         line = self.ready.popleft()
         if Log.traced:
-            trace("in", line if isinstance(line, bytes) else b"(a line that is too long)")
-        if isinstance(line, bytes):
-            return line
-        raise RpcError(INVALID_REQUEST, f"Message too long: expected at most "
-                       f"{self._limit:,} bytes on one line, got {line:,}")
+            trace("in", b"(a line that is too long)" if isinstance(line, int) else line)
+        if isinstance(line, int):
+            raise RpcError(INVALID_REQUEST, f"Message too long: expected at most "
+                           f"{self._limit:,} bytes on one line, got {line:,}")
+        return line
 
     def _end_line(self):
-        fits = self._size <= self._limit
-        self.ready.append(b"".join(self._pieces) if fits else self._size)
-        self._pieces, self._size = [], 0
+        self.ready.append(self._line if self._size <= self._limit else self._size)
+        self._line, self._size = bytearray(), 0
 
 class LineWriter:
     """Whole lines to a binary stream, from any thread.
@@ -424,15 +423,15 @@ class Kept(dict):
 
     def __init__(self, result, json=None):
         super().__init__(result)
-        self.json = json or ENCODER.encode(result)
+        self.json = (json or ENCODER.encode(result)).encode()
 
 def encode(message):
     """{"jsonrpc": "2.0", "id": 1, "result": {}} -> the line that goes out."""
     result = message.get("result")
     if isinstance(result, Kept):
         id = message["id"]
-        id = id if type(id) is int else ENCODER.encode(id)
-        return f'{{"jsonrpc":"2.0","id":{id},"result":{result.json}}}\n'.encode()
+        id = str(id) if type(id) is int else ENCODER.encode(id)
+        return b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (id.encode(), result.json)
     return ENCODER.encode(message).encode() + b"\n"
 
 # ----------------------------------------------------------------------------------
@@ -650,6 +649,7 @@ class Crew:
                 return
             if jobs:
                 self._jobs.extend(jobs)
+                del jobs  # else the last one would stay in memory until the next line
                 self._help(bell)
 
     def _help(self, bell):
