@@ -534,7 +534,7 @@ class Call:
 #   jobs wait, and none was begun since the last look               -> another one helps
 #
 # Where nothing was begun the crew hurries: as long as more calls begin than end, whoever
-# begins one first passes on what else there is to do.
+# begins one first passes on what else there is to do, and the foreman hardly looks.
 # ----------------------------------------------------------------------------------
 
 def new_bell():
@@ -697,7 +697,8 @@ class Crew:
                 self._foreman_parked = quiet
             if wake:
                 wake()
-            pause = min(self._due - now, FOREVER if quiet else 2 * TICK if quick else TICK)
+            pace = 1 if not quick else 20 if self._hurry else 2
+            pause = min(self._due - now, FOREVER if quiet else pace * TICK)
             bell.acquire(timeout=min(max(pause, 0), threading.TIMEOUT_MAX))
             self._foreman_parked = False
 
