@@ -1871,7 +1871,7 @@ def model_plan(hint, args, plan):
 def word_of(hint):
     """list[int] -> "builtins.list", Optional[int] -> "typing.Union" """
     if type(hint) is type:  # most are; what a class lacks is costly to look for
-        return f"{hint.__module__.partition('.')[0]}.{hint.__name__}"
+        return f"{str(hint.__module__).partition('.')[0]}.{hint.__name__}"
     if hasattr(hint, "__metadata__"):
         return "typing.Annotated"  # its name is that of the hint inside
     thing = getattr(hint, "__origin__", hint)
@@ -1973,6 +1973,7 @@ def as_default(value):
                     "inside the function")
 
 def load_fields(absent, loads, value, at):
+    """The fields of an object, loaded; None for those that are absent."""
     return {**absent, **load_each(value.items(), loads.get, at)}
 
 def plan_fields(kind, rows, about, plan, strict=True):
@@ -2783,7 +2784,7 @@ class Record:
         written["description"] = written["description"] or self.signature.doc or None
         self.entry = compact(**written)
         try:
-            if {*map(type, self.entry.values())} != {str}:  # what we infer is good
+            if {*map(type, self.entry.values())} != {str}:  # text is good, what we infer too
                 ENCODER.encode(self.entry)  # now, not in the first list
         except (TypeError, ValueError) as error:
             raise ValueError(f"{where}: {error}; schemas, annotations, icons and meta "
