@@ -116,22 +116,23 @@ FOREVER = float("inf")
 
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert",
               "emergency")
+# Patterns are compiled where they are used: all of them now would cost 2 ms.
 SECRET = (r"pass(wor|phra|wd)|pwd|secret|credential|(api|private)_?key|authori[sz]|cookie"
           r"|token")
-SECRET_KEY = re.compile(rf"(?i){SECRET}")
-SECRET_LINE = re.compile(rf"(?i)^(\S*({SECRET})\S*: expected .*, got ).*", re.M)
+SECRET_KEY = rf"(?i){SECRET}"
+SECRET_LINE = rf"(?im)^(\S*({SECRET})\S*: expected .*, got ).*"
 
 def redact(value, room=200):
     """A copy for human eyes: {"password": "x"} -> {"password": "***"}, long text cut."""
     if isinstance(value, dict):
-        return {key: "***" if SECRET_KEY.search(str(key)) and key != "progressToken" else
+        return {key: "***" if re.search(SECRET_KEY, str(key)) and key != "progressToken" else
                 redact(item, room) for key, item in list(value.items())[:50]}
     if isinstance(value, (list, tuple)):
         more = [f"... ({len(value):,} items)"] if len(value) > 20 else []
         return [redact(item, room) for item in value[:20]] + more
     if isinstance(value, str) and len(value) > room:
         value = f"{value[:room]}... ({len(value):,} characters)"
-    return SECRET_LINE.sub(r"\1***", value) if isinstance(value, str) else value
+    return re.sub(SECRET_LINE, r"\1***", value) if isinstance(value, str) else value
 
 class Log:
     """Lines on stderr.  By default only what went wrong; LOG_LEVEL=debug shows all."""
@@ -149,7 +150,7 @@ def log(level, message):
     """One line on stderr, if the level is asked for.  A broken stderr is ignored."""
     if LOG_LEVELS.index(level) < Log.threshold:
         return
-    message = SECRET_LINE.sub(r"\1***", message)
+    message = re.sub(SECRET_LINE, r"\1***", message)
     try:
         print(f"mcp_server {clock()} {level}: {message}", file=sys.stderr, flush=True)
     except Exception:  # closed, full, or whatever user code has put there
@@ -1268,14 +1269,14 @@ OUTSIDE = {"$": r"\Z", ".": r"[^\n\r\u2028\u2029]", "(?<": "(?P<",
 IN_CLASS = {"[": r"\[", "&": r"\&", "|": r"\|", "~": r"\~",
             r"\s": SPACE, r"\S": NOT_SPACE}
 REFUSED = {r"\a", r"\A", r"\N", r"\U", r"\z", r"\Z", r"\p", r"\P", "[]", "[^]"}
-TOKEN = re.compile(r"\\.|\[\^?\]|\(\?<(?![=!])|.", re.DOTALL)
-ATOM = re.compile(r"\\(?:u\w{4}|x\w\w|.)|\[(?:\\.|[^]\\])*\]", re.DOTALL)  # as \d or [a-z]
-ENDLESS = re.compile(r"\((\?:|\?<\w+>)?[^()]([*+]|\{\d+,\d*\})\??\)([*+]|\{\d+,)")  # (a+)+
+TOKEN = r"(?s)\\.|\[\^?\]|\(\?<(?![=!])|."
+ATOM = r"(?s)\\(?:u\w{4}|x\w\w|.)|\[(?:\\.|[^]\\])*\]"  # as \d or [a-z]
+ENDLESS = r"\((\?:|\?<\w+>)?[^()]([*+]|\{\d+,\d*\})\??\)([*+]|\{\d+,)"  # as (a+)+
 
 def regex(pattern):
     """A function that tells whether an ECMA-262 pattern occurs in a text."""
     python, in_class = "", False
-    for token in TOKEN.findall(pattern):
+    for token in re.findall(TOKEN, pattern):
         if token in REFUSED:
             raise ValueError(f"in {quote(pattern)}, {token} is not supported")
         python += (IN_CLASS if in_class else OUTSIDE).get(token, token)
@@ -1284,7 +1285,7 @@ def regex(pattern):
         search = re.compile(python, re.ASCII).search
     except (re.error, OverflowError) as error:
         raise ValueError(f"{quote(pattern)} is no pattern: {error}") from None
-    if ENDLESS.search(ATOM.sub("a", pattern)):
+    if re.search(ENDLESS, re.sub(ATOM, "a", pattern)):
         raise ValueError(f"in {quote(pattern)}, a repeated group holds but one repeated "
                          "item, which can take for ever: write a+, not (a+)+")
 
@@ -2078,13 +2079,15 @@ def function_behind(fn):
 
 def scope_of(fn):
     """The names that a function sees: those of functions around it, then its module's."""
+    if not fn.__closure__:
+        return fn.__globals__
     around = {}
-    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or ()):
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__):
         try:
             around[name] = cell.cell_contents
         except ValueError:  # not assigned yet
             pass
-    return ChainMap(around, fn.__globals__) if around else fn.__globals__
+    return ChainMap(around, fn.__globals__)
 
 def parameters_of(fn):
     """def f(a: int, /, b=2) -> [("a", "/", int, MISSING), ("b", "", MISSING, 2)]"""
@@ -2697,7 +2700,7 @@ class Context:
 
 KINDS = ("tools", "resources", "prompts")
 CO_COROUTINE = 0x80  # of code objects; inspect would cost 7 ms to import
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+NAME = r"[A-Za-z0-9_-]{1,64}"
 
 # The first revision that knows a field; those not named are known to all.
 RECORD_FIELDS = {"title": V2025_06, "_meta": V2025_06, "icons": V2025_11}
@@ -2712,7 +2715,7 @@ def fit(entry, since, version):
 
 def check_name(name):
     """A name that every client accepts, or a ValueError that says how to get one."""
-    if isinstance(name, str) and NAME.fullmatch(name):
+    if isinstance(name, str) and re.fullmatch(NAME, name):
         return name
     advice = re.sub(r"[^A-Za-z0-9_-]+", "_", str(name)).strip("_")[:64] or "my_tool"
     raise ValueError(f"name: expected 1 to 64 letters, digits, _ or -, got {name!r}; "
@@ -2879,20 +2882,20 @@ def error_result(message):
 # A resource has a fixed URI, or a template (RFC 6570) with three kinds of variables:
 # {id} is one segment, {+path} may have several, {?q,lang} are optional in the query.
 
-VARIABLE = re.compile(r"\{([+?]?)(\w+(?:,\w+)*)\}")
-UNSAFE = re.compile(r"[\0-\x1f\x7f\\]|^[A-Za-z]:|(^|/)\.\.?(/|$)")
+VARIABLE = r"\{([+?]?)(\w+(?:,\w+)*)\}"
+UNSAFE = r"[\0-\x1f\x7f\\]|^[A-Za-z]:|(^|/)\.\.?(/|$)"
 
 def template_pattern(template):
     """"notes://{topic}" -> (regex of its URIs, {"topic": ""}: the kind of each variable)."""
     kinds, pattern, end = {}, "", 0
-    for found in VARIABLE.finditer(template):
+    for found in re.finditer(VARIABLE, template):
         kind, names = found.group(1), found.group(2).split(",")
         if kind == "?" and found.end() == len(template) and not kinds.keys() & set(names):
             here = r"(?:\?(?P<query_>[^#]*))?"
         elif kind != "?" and len(names) == 1 and names[0] not in kinds and (
                 found.start() > end or not kinds):  # a text between each two of them
             stops = "?#" if kind else "/?#"
-            if not kind and VARIABLE.search(template, found.end()):
+            if not kind and re.search(VARIABLE, template[found.end():]):
                 # ends where the text behind it begins: {a}-{b} must not take for ever
                 stops += re.escape(template[found.end():found.end() + 1])
             here = f"(?P<{names[0]}>[^{stops}]+)"
@@ -2948,7 +2951,7 @@ class Resource(Record):
         values = {name: unquote(value) for name, value in raw.items()}
         values.update((name, query[name]) for name in query if self.kinds.get(name) == "?")
         for name, value in values.items():
-            if UNSAFE.search(value) or "/" in (value[:1] if self.kinds[name] else value):
+            if re.search(UNSAFE, value) or "/" in (value[:1] if self.kinds[name] else value):
                 return None
         return values
 
@@ -4004,12 +4007,12 @@ class Server:
                 f"name=, or call unregister({record.key!r}) first")
         records[record.key] = record
         self._tell_of_list(kind)
-        by_script = getattr(record.fn, "__module__", "") == "__main__" and (
-            __name__ != "__main__" and hasattr(sys.modules["__main__"], "__file__"))
-        if by_script and not self._in_use and self not in Server.forgotten:
-            import atexit
-            atexit.register(remind, Server.forgotten)
-            Server.forgotten.append(self)
+        if not self._in_use and self not in Server.forgotten:
+            by_script = getattr(record.fn, "__module__", "") == "__main__" != __name__
+            if by_script and hasattr(sys.modules["__main__"], "__file__"):
+                import atexit
+                atexit.register(remind, Server.forgotten)
+                Server.forgotten.append(self)
 
     def _use(self):
         self._in_use = True
