@@ -8,7 +8,7 @@
 Every contender is a black box: a process that is written to and read from through pipes,
 with os.write and os.read, by the same client.  The rounds of the contenders are
 interleaved, so that a busy moment of the machine hits all of them; a cell is the median of
-its rounds, and a goal is a ratio of two cells of this run.  Round trips are measured with
+its rounds, a ratio the median of the ratios in each round.  Round trips are measured with
 client and server on one core: on two, they jump between two modes.
 """
 
@@ -269,8 +269,8 @@ class Bench:
         return Client([*self.commands[name], str(more)])
 
     def rounds(self, count, measure, names=None, more=0, fresh=False, one_core=False):
-        """measure(client) in interleaved rounds -> {name: median}, or several of these
-        if it gives several values."""
+        """measure(client) in interleaved rounds -> {name: [a value for each round]}, or
+        several of these if it gives several values."""
         names = [name for name in self.names if name in (names or self.names)]
         count = max(1, count // 8) if self.quick else count
         found = {name: [] for name in names}
@@ -286,18 +286,21 @@ class Bench:
             client.close()
         os.sched_setaffinity(0, CORES)
         if isinstance(found[names[0]][0], tuple):
-            return [{name: statistics.median(column[at]) for name, column in (
-                (name, list(zip(*found[name]))) for name in names)}
-                for at in range(len(found[names[0]][0]))]
-        return {name: statistics.median(found[name]) for name in names}
+            columns = [zip(*found[name]) for name in names]
+            return [dict(zip(names, values)) for values in zip(*columns)]
+        return found
 
     def row(self, figure, values, form="{:.1f}", than=None, at_most=None, at_least=None,
             ahead=None, note=""):
-        """A row of the table.  The goal bounds our value, or its ratio to `than`'s;
+        """A row of the table: medians.  The goal bounds ours, or the median of the ratios
+        to `than`, round by round, as whatever else the machine does changes meanwhile;
         ahead: the peers' values have to be worse, "less" or "more"."""
-        ours, limit = values["this server"], at_most if at_least is None else at_least
-        got = ours / values[than] if than else ours
+        rounds, limit = values["this server"], at_most if at_least is None else at_least
+        got = statistics.median([one / other for one, other in zip(rounds, values[than])]
+                                if than else rounds)
         met = got <= limit if at_least is None else got >= limit
+        values = {name: statistics.median(values[name]) for name in values}
+        ours = values["this server"]
         peers = [values[name] for name in PEERS if name in values]
         if ahead and peers:
             met = met and (ours < min(peers) if ahead == "more" else ours > max(peers))
@@ -320,9 +323,6 @@ PING = line(1, "ping")
 def add_calls(count):
     return b"".join(call(number, "add", a=number, b=3) for number in range(count))
 
-def scaled(values, factor):
-    return {name: value * factor for name, value in values.items()}
-
 def start_and_memory(bench):
     starts, resident = bench.rounds(40, lambda client: (
         client.start * 1000, client.status("VmRSS") / 1024), fresh=True)
@@ -335,9 +335,9 @@ def start_and_memory(bench):
     bench.row("memory after the handshake, MB", resident, than="floor", at_most=1.25)
 
 def round_trips(bench):
-    pings = bench.rounds(30, lambda client: client.p(50, PING, 300) * 1e6, one_core=True)
+    pings = bench.rounds(80, lambda client: client.p(50, PING, 300) * 1e6, one_core=True)
     bench.row("`ping` p50, us, one core", pings, than="floor", at_most=1.3)
-    calls = bench.rounds(30, lambda client: client.p(50, ADD, 300) * 1e6, one_core=True)
+    calls = bench.rounds(80, lambda client: client.p(50, ADD, 300) * 1e6, one_core=True)
     bench.row("`tools/call` p50, us, one core", calls, than="floor", at_most=2, ahead="more")
 
 def throughput(bench):
@@ -361,7 +361,7 @@ def sleeps(bench):
         time.sleep(0.1)
         return took, client.status("Threads")
 
-    took, left = bench.rounds(5, sleep, names, fresh=True)
+    took, left = bench.rounds(10, sleep, names, fresh=True)
     bench.row("500 x sleep(0.2), s", took, "{:.2f}", at_most=0.4)
     bench.row("threads left 0.1 s after them", left, "{:.0f}", at_most=16)
 
@@ -426,7 +426,7 @@ def long_run(bench):
 
     idle = bench.rounds(1, wake_ups, ["this server"], fresh=True)
     bench.row("wake-ups per second when idle", idle, "{:.0f}", at_most=0)
-    ends = scaled(bench.rounds(20, lambda client: client.close(), fresh=True), 1000)
+    ends = bench.rounds(20, lambda client: client.close() * 1000, fresh=True)
     bench.row("exit after EOF, idle, ms", ends, than="floor", at_most=4)
 
 def growth(costs):
@@ -437,10 +437,10 @@ def flatness(bench):
     def sweep(measures):
         """Rounds that go through all the sizes -> the growth of their medians."""
         found = [[] for _ in measures]
-        for _ in range(3 if bench.quick else 20):
+        for _ in range(5 if bench.quick else 40):
             for times, measure in zip(found, measures):
                 times.append(measure())
-        return {"this server": growth([statistics.median(times) for times in found])}
+        return {"this server": [growth([statistics.median(times) for times in found])]}
 
     os.sched_setaffinity(0, CORES[-1:])
     clients = [bench.client("this server", size) for size in (7, 97, 997, 9997)]
