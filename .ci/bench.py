@@ -272,7 +272,7 @@ class Bench:
         """measure(client) in interleaved rounds -> {name: [a value for each round]}, or
         several of these if it gives several values."""
         names = [name for name in self.names if name in (names or self.names)]
-        count = max(1, count // 8) if self.quick else count
+        count = min(count, max(3, count // 8)) if self.quick else count
         found = {name: [] for name in names}
         os.sched_setaffinity(0, CORES[-1:] if one_core else CORES)  # children inherit it
         clients = {} if fresh else {name: self.client(name, more) for name in names}
