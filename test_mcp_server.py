@@ -434,7 +434,10 @@ def test_promise_3_a_64_mb_line_is_refused_without_being_held():
         peer.fence()
         code, rest, errors = peer.end()
         assert (code, rest) == (0, [])
-        assert int(errors.split("grown by")[1]) < 32 * 1024  # kB: the limit is 16 MiB
+        # The limit is 16 MiB.  PyPy's bytearray doubles as it grows, and the old one is
+        # still there meanwhile.
+        most = 32 if CPYTHON else 60
+        assert int(errors.split("grown by")[1]) < most * 1024  # kB
 
 
 def test_the_line_limit_is_a_setting():
