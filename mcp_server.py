@@ -420,11 +420,11 @@ def decode(line):
     return Malformed(None, RpcError(PARSE_ERROR, f"Parse error: {problem}"))
 
 class Kept(dict):
-    """A result whose JSON is known, or will be needed again and again."""
+    """A result that is sent again and again: its JSON is made once."""
 
-    def __init__(self, result, json=None):
+    def __init__(self, result):
         super().__init__(result)
-        self.json = (json or ENCODER.encode(result)).encode()
+        self.json = ENCODER.encode(result).encode()
 
 def encode(message):
     """{"jsonrpc": "2.0", "id": 1, "result": {}} -> the line that goes out."""
@@ -1352,7 +1352,7 @@ def children(choose):
 
 def type_(rule, value, at, out, seen, parts):
     fits, text = rule
-    if JSON_TYPES.get(type(value)) not in fits and json_type(value) not in fits:
+    if json_type(value) not in fits:
         out.append((at, text, value))
 
 def enum(rule, value, at, out, seen, parts):
@@ -1563,9 +1563,10 @@ class Compiler:
             self.made[name] = walk(todo, parts, asks)  # now: a subschema may refer to it
             for word in [word for word in KEYWORDS if word in words]:
                 parts[word] = self.ready(word, words[word], (at, word), base, scope)
-            for cls in ANY:
+            for cls in ANY:  # of most classes it is known here that their type fits
                 todo[cls] = [(KEYWORDS[word][2], rule) for word, rule in parts.items()
-                             if cls in KEYWORDS[word][0]]
+                             if cls in KEYWORDS[word][0] and not (
+                                 word == "type" and JSON_TYPES.get(cls) in rule[0])]
             if isinstance(schema, Nullable):
                 todo[type(None)] = []
         return self.made[name]
@@ -2854,9 +2855,6 @@ class Tool(Record):
 
     def result(self, value, version):
         """What the function returned -> the result of tools/call."""
-        if self.output_schema is None and type(value) in (str, int):  # most are
-            line = '{"content":[{"type":"text","text":%s}]}' % ENCODER.encode(str(value))
-            return Kept({"content": [text(value)]}, line)
         if self.output_schema is None:
             return {"content": [fit_block(block, version) for block in blocks_of(value)]}
         value = without_nulls(plain(value), self.output_schema)

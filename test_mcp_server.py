@@ -40,6 +40,8 @@ from mcp_server import (Cancelled, Context, HintError, RpcError, SchemaError, Se
                         ToolError, json_type, prepare, same, schema_of, show, validate)
 
 BOUND = 20  # seconds: how long any wait may take before it is a failure
+# A shell's background job ignores it, and so would all that the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 HERE = os.path.dirname(os.path.abspath(mcp_server.__file__))
 CPYTHON = sys.implementation.name == "cpython"
 posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX")
