@@ -1903,6 +1903,9 @@ def code_of(source):
         source = without_bars(source)
     return compile(source.strip(), "a hint", "eval")
 
+UNREADABLE = ("cannot be read ({}); define or import its names at the top of the module, "
+              "not inside a function and not under TYPE_CHECKING")
+
 def resolve(hint, scope):
     """"date", a forward reference or None -> the type it means, with names of `scope`."""
     if type(hint) is type:
@@ -1913,9 +1916,16 @@ def resolve(hint, scope):
     try:
         return resolve(eval(code_of(source), {}, scope), scope)
     except Exception as error:
-        raise HintError(f"the hint {source!r} cannot be read ({describe(error)}); define or "
-                        "import its names at the top of the module, not inside a function "
-                        "and not under TYPE_CHECKING") from None
+        raise HintError(f"the hint {source!r} {UNREADABLE.format(describe(error))}") from None
+
+def hints_of(thing):
+    """The annotations of a function or class.  From 3.14 on they may hold names that
+    nobody has defined: these stay forward references."""
+    try:
+        return getattr(thing, "__annotations__", {})
+    except NameError:
+        from inspect import get_annotations
+        return get_annotations(thing, format=3)  # annotationlib.Format.FORWARDREF
 
 DOC_LISTS = [  # Google, NumPy, reST: (the parameters in a docstring, one of them)
     (r"(?m)^(?:Args|Arguments|Parameters|Attributes):\s*\n((?: +.*\n|\n)+)",
@@ -1953,7 +1963,7 @@ def record_rows(cls, scope):
         return [(field.name, field.type, field.default if field.default is not none else
                  MISSING if field.default_factory is none else OPTIONAL)
                 for field in sys.modules["dataclasses"].fields(cls) if field.init]
-    hints = getattr(cls, "__annotations__", {})
+    hints = hints_of(cls)
     if hasattr(cls, "_fields"):
         return [(name, hints.get(name, object), cls._field_defaults.get(name, MISSING))
                 for name in cls._fields]
@@ -2093,7 +2103,7 @@ def scope_of(fn):
 def parameters_of(fn):
     """def f(a: int, /, b=2) -> [("a", "/", int, MISSING), ("b", "", MISSING, 2)]"""
     if type(fn) is type(parameters_of) and not hasattr(fn, "__wrapped__"):
-        code, hints = fn.__code__, fn.__annotations__
+        code, hints = fn.__code__, hints_of(fn)
         if not code.co_flags & 0x0C:  # no *args, no **kwargs: inspect is not needed
             names = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
             last = fn.__defaults__ or ()
@@ -2102,6 +2112,8 @@ def parameters_of(fn):
             return [(name, "/" if i < code.co_posonlyargcount else "",
                      hints.get(name, MISSING), defaults.get(name, MISSING))
                     for i, name in enumerate(names)]
+    if hasattr(fn, "__func__"):  # a method: without self
+        return parameters_of(fn.__func__)[1:]
     import inspect
     kinds, empty = ("/", "", "*", "", "**"), inspect.Parameter.empty
     return [(p.name, kinds[p.kind], MISSING if p.annotation is empty else p.annotation,
@@ -2148,7 +2160,10 @@ class Signature:
                                     "(a decorator needs functools.wraps)")
                 if hint is MISSING and type(default) in PLAIN:
                     hint = type(default)
-                hint = resolve(hint, scope)
+                try:
+                    hint = resolve(hint, scope)
+                except HintError as error:
+                    raise HintError(f"parameter {name!r}: {error}") from None
                 if hint is context_type or context_type in parts_of(hint):
                     self.context = name
                 elif kind == "**":
@@ -2159,12 +2174,14 @@ class Signature:
                     self.positional.append((name, default))
             schema, self.load = plan_fields(
                 "parameter", rows, about, lambda hint: plan_of(hint, scope), strict=infer)
-        except (HintError, NameError) as error:
+        except HintError as error:
             raise HintError(f"{where}: {error}") from None
+        except NameError as error:  # 3.14, as hints_of has it
+            raise HintError(f"{where}: a hint {UNREADABLE.format(error)}") from None
         self.names, self.schema = schema["properties"], schema if infer else written_schema
         kinds = {name: hint for name, hint, _ in rows}
         self.plain = kinds if infer and all(map(PLAIN.__contains__, kinds.values())) else None
-        self.returns = self.schema_returned(inner.__annotations__.get("return"), scope)
+        self.returns = self.schema_returned(hints_of(inner).get("return"), scope)
 
     @staticmethod
     def schema_returned(hint, scope):

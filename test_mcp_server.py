@@ -2100,8 +2100,26 @@ def test_string_annotations_are_read(tmp_path):
     server = tool_server(late.f)
     assert server.tools["f"].entry["outputSchema"] == p
     assert server.call("f", a=1)["structuredContent"] == {"x": 1, "n": [1]}
-    with pytest.raises(HintError, match="tool 'f': the hint 'Gone'"):
+    with pytest.raises(HintError, match="tool 'f': parameter 'a': the hint 'Gone'"):
         tool_schema(late.g)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="before, a def looks its hints up")
+def test_a_hint_that_nobody_has_defined_is_named():
+    names = {}
+    exec(compile(textwrap.dedent("""
+        def f(a: Gone): ...
+        def g(a: int) -> Gone: ...
+        class C:
+            def f(self, a: Gone): ...
+        def h(a: Gone, **options): ...
+        """), "late.py", "exec", dont_inherit=True), names)
+    for function in (names["f"], names["C"]().f):
+        with pytest.raises(HintError, match="tool 'f': parameter 'a': the hint 'Gone'"):
+            tool_schema(function)
+    with pytest.raises(HintError, match="tool 'f': a hint cannot be read .*Gone"):
+        tool_schema(names["h"])
+    assert tool_schema(names["g"]) == obj(["a"], a=INT)
 
 
 class Adder:
