@@ -67,6 +67,7 @@ import time
 from collections import ChainMap, deque
 from functools import lru_cache, partial, partialmethod
 from io import BytesIO
+from itertools import count
 
 TYPE_CHECKING = False  # type checkers take this for true; typing costs 3 ms to import
 if TYPE_CHECKING:
@@ -774,9 +775,8 @@ class Batch:
 class Question:
     """A request of ours, until the client has answered it."""
 
-    def __init__(self, method):
-        self.id = None
-        self.method = method
+    def __init__(self, id, method):
+        self.id, self.method = id, method
         self.answered = threading.Event()
         self.result = self.error = None
 
@@ -801,10 +801,10 @@ class Connection:
         self._crew = Crew(self._receive, self._check_alarms, max_workers)
         self._lane = lane
         self._pid = os.getpid()
-        self._lock = threading.Lock()  # guards the next three
+        self._lock = threading.Lock()  # guards the next two
         self._in_flight = {}           # Call.key -> Call: may still be answered
         self._questions = {}           # id -> Question
-        self._last_question = 0
+        self._question_ids = count(1)
         self._answering = set()        # Calls out of the table, not yet written
         self._stopped = set()          # Calls that nobody answers, whose thread runs on
         self._ended = threading.Event()
@@ -860,20 +860,20 @@ class Connection:
 
     def ask(self, method, params, call):
         """Send a request to the client -> the Question, for answer_to."""
-        question = Question(method)
-        with self._lock:
-            self._last_question = question.id = self._last_question + 1
-            self._questions[question.id] = question  # first: the answer may be quick
-            if self._ended.is_set():
-                question.answered.set()
-        call.on_cancel(question.answered.set)
+        question = Question(next(self._question_ids), method)
         line = encode({"jsonrpc": "2.0", "id": question.id, "method": method,
                        "params": params})
+        with self._lock:
+            self._questions[question.id] = question  # first: the answer may be quick
+        call.on_cancel(question.answered.set)
         with call.gate:
-            self._writer.write_line(line, partial(self._is_open, call))
-        if not self._is_open(call):  # this thread has outlived its call
+            self._writer.write_line(line, partial(self._may_ask, call))
+        if not self._may_ask(call):  # nobody is left, or this thread has outlived its call
             question.answered.set()
         return question
+
+    def _may_ask(self, call):
+        return self._is_open(call) and not self._ended.is_set()
 
     def answer_to(self, question, call, deadline):
         """Wait for the client's result; raise what it, or the silence, means."""
@@ -2343,21 +2343,6 @@ def content_of(value):
     written = isinstance(value, dict) and value.get("type") in BLOCK_TYPES
     return value if written else block_of(value)
 
-def messages_of(value, arrays=False):
-    """"Hi" -> [{"role": "user", "content": {"type": "text", "text": "Hi"}}]
-
-    A message with several blocks stays one if `arrays` may be, else becomes several."""
-    messages = []
-    for item in value if isinstance(value, (list, tuple)) else [value]:
-        if not (isinstance(item, dict) and "role" in item):
-            item = {"role": "user", "content": item}
-        several = isinstance(item["content"], list)
-        blocks = [content_of(part) for part in
-                  (item["content"] if several else [item["content"]])]
-        messages += [{**item, "content": content}
-                     for content in ([blocks] if several and arrays else blocks)]
-    return messages
-
 def fit_block(block, version):
     """A block for a client of that revision: what it cannot know is sent as what it can."""
     if version >= V2025_06:
@@ -2368,6 +2353,21 @@ def fit_block(block, version):
     if block["type"] == "resource_link":
         return text(f"{block['name']}: {block['uri']}")
     return {name: value for name, value in block.items() if name != "_meta"}
+
+def messages_of(value, version, arrays=False):
+    """"Hi" -> [{"role": "user", "content": {"type": "text", "text": "Hi"}}]
+
+    A message with several blocks stays one if `arrays` may be, else becomes several."""
+    messages = []
+    for item in value if isinstance(value, (list, tuple)) else [value]:
+        if not (isinstance(item, dict) and "role" in item):
+            item = {"role": "user", "content": item}
+        several = isinstance(item["content"], list)
+        blocks = [fit_block(content_of(part), version) for part in
+                  (item["content"] if several else [item["content"]])]
+        messages += [{**item, "content": content}
+                     for content in ([blocks] if several and arrays else blocks)]
+    return messages
 
 # ----------------------------------------------------------------------------------
 # 12. Context: what a handler may ask of us
@@ -2441,25 +2441,31 @@ class Progress:
 QUESTIONS = {
     "elicitation/create": ("elicitation", {"required": ["action"], "properties": {
         "action": {"enum": ["accept", "decline", "cancel"]}}}),
-    "sampling/createMessage": ("sampling", {"required": ["content"]}),
+    "sampling/createMessage": ("sampling", {"required": ["content"], "properties": {
+        "content": {"type": ["object", "array"]}}}),
     "roots/list": ("roots", {"required": ["roots"], "properties": {
-        "roots": {"type": "array"}}}),
+        "roots": {"type": "array", "items": {"type": "object", "required": ["uri"],
+                                             "properties": {"uri": {"type": "string"}}}}}}),
 }
+SAMPLED = {"text", "image", "audio", "tool_use", "tool_result"}  # what a model reads
+FIELD_TYPES = {"string", "number", "integer", "boolean", "array"}
+FIELD_FORMATS = {"email", "uri", "date", "date-time"}
 
 def missing_capability(question, client):
-    """What a client would have to declare for a question, or None if it has."""
+    """What a client would have to declare for a question: {} if it has all of it."""
     name, params = QUESTIONS[question["method"]][0], question["params"]
     has, part, since = client.capabilities.get(name), None, ""
+    has = has if isinstance(has, dict) else None
     if name == "elicitation":
         part = params.get("mode", "form")
         since = V2025_11 if part == "url" else V2025_06
-        if isinstance(has, dict) and "url" not in has:
+        if has is not None and "url" not in has:
             has = {"form": {}, **has}  # which is what {} means
     if name == "sampling" and {"tools", "toolChoice"} & set(params):
-        part = "tools"
-    if isinstance(has, dict) and part in (None, *has) and client.version >= since:
-        return None
-    return {name: {} if part in (None, "form") else {part: {}}}
+        part, since = "tools", V2025_11
+    if has is not None and part in (None, *has) and client.version >= since:
+        return {}
+    return {name: {part: {}} if part and (part != "form" or has) else {}}
 
 def answer_problems(question, result):
     """What is wrong with the shape of a client's answer."""
@@ -2469,36 +2475,57 @@ def answer_problems(question, result):
         return problems
     return validate(result.setdefault("content", {}), form, "content")
 
-def fit_form(schema, version):
-    """A form that a client of that revision knows (2025-06-18 has fewer fields)."""
-    form = {key: schema[key] for key in ("type", "properties", "required") if key in schema}
+def fit_field(name, field, version):
+    """A field of a form as that revision knows it, or None if it does not."""
+    field = dict(field)
+    is_list = field.get("type") == "array"
+    if field.get("type") not in FIELD_TYPES or (
+            is_list and not {"enum", "anyOf"} & set(field.get("items", ()))):
+        raise ValueError(f"elicit: {name}: expected a string, a number, a boolean or a list "
+                         f"of choices, got {quote(field)}")
+    if field.get("format") not in FIELD_FORMATS:
+        field.pop("format", None)
     if version >= V2025_11:
-        return form
-    fields = {}
-    for name, field in form.get("properties", {}).items():
-        field = dict(field)
-        if "oneOf" in field:
-            choices = field.pop("oneOf")
-            field["enum"] = [choice["const"] for choice in choices]
-            field["enumNames"] = [choice["title"] for choice in choices]
-        if field.get("type") != "boolean":
-            field.pop("default", None)
-        if field.get("type") != "array":  # no choice of several before 2025-11-25
-            fields[name] = field
-    required = [name for name in form.get("required", ()) if name in fields]
-    return {**form, "properties": fields, "required": required}
+        return field
+    if "oneOf" in field:
+        choices = field.pop("oneOf")
+        field["enum"] = [choice["const"] for choice in choices]
+        field["enumNames"] = [choice.get("title", choice["const"]) for choice in choices]
+    if field["type"] != "boolean":
+        field.pop("default", None)
+    return None if is_list else field
+
+def fit_form(schema, version):
+    """A form, which is one level of plain fields, as a client of that revision knows it."""
+    fields = {name: fit_field(name, field, version)
+              for name, field in schema.get("properties", {}).items()}
+    fields = compact(**fields)
+    required = [name for name in schema.get("required", ()) if name in fields]
+    return {"type": "object", "properties": fields, "required": required}
 
 def fit_question(question, client):
     """{"method", "params"} as the client's revision has it."""
     method, params = question["method"], dict(question.get("params", {}))
+    is_new = client.version >= V2025_11
     if method not in QUESTIONS:
         raise ValueError(f"ask: expected one of {', '.join(QUESTIONS)}, got {method!r}")
     if "requestedSchema" in params:
         params["requestedSchema"] = fit_form(params["requestedSchema"], client.version)
-        if client.version < V2025_11:
+        if not is_new:
             params.pop("mode", None)
     if params.get("mode") == "url" and not client.is_modern:
         params.setdefault("elicitationId", os.urandom(16).hex())
+    if method == "sampling/createMessage":
+        messages = messages_of(params.get("messages", ()), client.version, arrays=is_new)
+        for message in messages:
+            content = message["content"]
+            for block in content if isinstance(content, list) else [content]:
+                if block["type"] not in SAMPLED:
+                    raise ValueError("sample: expected text, images or sounds (these since "
+                                     f"2025-03-26), got a block of type {block['type']!r}")
+        params["messages"] = messages
+        if is_new and "context" not in client.capabilities.get("sampling", ()):
+            params.pop("includeContext", None)
     return {"method": method, "params": params}
 
 def camel(name):
@@ -2637,7 +2664,7 @@ class Context:
                **options: Any) -> Any:
         """Have the client's model answer -> {"role", "content", "model", ...}."""
         return self._ask_one("sampling/createMessage", {
-            "messages": messages_of(messages, arrays=True), "maxTokens": max_tokens,
+            "messages": messages, "maxTokens": max_tokens,
             **{camel(name): plain(value) for name, value in options.items()
                if value is not None}}, key)
 
@@ -2660,13 +2687,15 @@ class Context:
         self.check_cancelled()
         client = self._call.client
         questions = {key: fit_question(questions[key], client) for key in questions}
+        lacks = {}
         for question in questions.values():
-            lacks = missing_capability(question, client)
-            if lacks or not (self._session.connection or client.is_modern):
-                raise self._refusal(
-                    MISSING_CAPABILITY, f"{question['method']}: this client cannot be asked, "
-                    f"it has not declared the capability {json.dumps(lacks)}",
-                    {"requiredCapabilities": lacks})
+            lacks.update(missing_capability(question, client))
+        if lacks or not (self._session.connection or client.is_modern):
+            methods = " and ".join(question["method"] for question in questions.values())
+            raise self._refusal(
+                MISSING_CAPABILITY, f"{methods}: this client cannot be asked, "
+                f"it has not declared the capability {json.dumps(lacks)}",
+                {"requiredCapabilities": lacks})
         find = self._find_answers if client.is_modern else self._wait_for_answers
         answers = find(questions)
         for key, question in questions.items():
@@ -2683,10 +2712,10 @@ class Context:
     def _wait_for_answers(self, questions):
         """Send all questions, then collect the answers; what goes wrong withdraws them."""
         connection, call = self._session.connection, self._call
-        deadline = time.monotonic() + self._session.server.patience
-        sent = {key: connection.ask(question["method"], question["params"], call)
-                for key, question in questions.items()}
+        deadline, sent = time.monotonic() + self._session.server.patience, {}
         try:
+            for key, question in questions.items():
+                sent[key] = connection.ask(question["method"], question["params"], call)
             return {key: connection.answer_to(sent[key], call, deadline) for key in sent}
         finally:
             for question in sent.values():
@@ -2879,7 +2908,7 @@ class Tool(Record):
         if problems:
             raise ToolError(f"Tool {self.key!r} broke its promise: what it returned does "
                             "not fit its output schema.\n" + "\n".join(problems))
-        result = {"content": [block_of(value)]}
+        result = {"content": [text(json.dumps(value, ensure_ascii=False))]}
         if version >= (V2025_06 if self.output_schema.get("type") == "object" else MODERN):
             result["structuredContent"] = value
         return result
@@ -3052,6 +3081,8 @@ def param(params, name, kind, default=..., choices=None):
         {str: "a string", dict: "an object"}[kind])
     raise RpcError(INVALID_PARAMS, f"{name}: expected {words}, got {show(value)}")
 
+LIST_CHANGED, UPDATED = "notifications/{}/list_changed", "notifications/resources/updated"
+
 def initialize(session, call):
     if call.batch is not None:
         raise RpcError(INVALID_REQUEST, "initialize cannot be part of a batch")
@@ -3064,7 +3095,7 @@ def initialize(session, call):
     capabilities.pop("extensions", None)
     if version < V2025_03:  # knows no such capability, but has the method
         capabilities.pop("completions", None)
-    session.topics = set(capabilities)
+    session.topics = {(LIST_CHANGED.format(kind), None) for kind in capabilities}
     return {"protocolVersion": version, "capabilities": capabilities,
             "serverInfo": fit(session.server.info, SERVER_FIELDS, version),
             **compact(instructions=session.server.instructions)}
@@ -3216,11 +3247,11 @@ def resources_read(session, call):
                     lambda: {"contents": read(), **caching})
 
 def resources_subscribe(session, call):
-    session.topics.add(param(call.params, "uri", str))
+    session.topics.add((UPDATED, param(call.params, "uri", str)))
     return {}
 
 def resources_unsubscribe(session, call):
-    session.topics.discard(param(call.params, "uri", str))
+    session.topics.discard((UPDATED, param(call.params, "uri", str)))
     return {}
 
 def get_prompt(session, call, prompt, given):
@@ -3229,10 +3260,8 @@ def get_prompt(session, call, prompt, given):
     except BadArguments as error:
         raise RpcError(INVALID_PARAMS, f"Invalid arguments for prompt {prompt.key!r}:\n"
                        f"{error}") from None
-    version = call.client.version
-    messages = [{**message, "content": fit_block(message["content"], version)}
-                for message in messages_of(value)]
-    return {"description": prompt.entry["description"], "messages": messages}
+    return {"description": prompt.entry["description"],
+            "messages": messages_of(value, call.client.version)}
 
 def prompts_get(session, call):
     prompt, given = named(session.server.prompts, "Prompt", call)
@@ -3242,7 +3271,7 @@ def prompts_get(session, call):
 def completions(session, call, record, argument, value):
     """The candidates for what was typed: from a function, or from the type of the
     parameter if that has only so many values."""
-    others = param(call.params, "context", dict, {}).get("arguments") or {}
+    others = param(param(call.params, "context", dict, {}), "arguments", dict, {})
     function = record.completions.get(argument)
     if function:
         takes_others = len(parameters_of(function)) > 1
@@ -3258,7 +3287,8 @@ def completions(session, call, record, argument, value):
 
 def completion_complete(session, call):
     ref, argument = param(call.params, "ref", dict), param(call.params, "argument", dict)
-    records, field = ((session.server.prompts, "name") if ref.get("type") == "ref/prompt" else
+    kind = param(ref, "type", str, choices=("ref/prompt", "ref/resource"))
+    records, field = ((session.server.prompts, "name") if kind == "ref/prompt" else
                       (session.server.resources, "uri"))
     record = records.get(str(ref.get(field)))
     name, value = str(argument.get("name")), argument.get("value")
@@ -3283,11 +3313,13 @@ MODERN_KEYS = {MCP + "protocolVersion", MCP + "clientCapabilities", MCP + "clien
 def modern_client(meta):
     """The client that a request's _meta describes."""
     version = param(meta, MCP + "protocolVersion", str)
+    capabilities = param(meta, MCP + "clientCapabilities", dict)
+    for name in capabilities:
+        param(capabilities, name, dict)
     if version != MODERN:
         raise RpcError(UNSUPPORTED_VERSION, f"Unsupported protocol version: {version}",
                        {"supported": [MODERN], "requested": version})
-    return Client(version, param(meta, MCP + "clientCapabilities", dict),
-                  param(meta, MCP + "clientInfo", dict, {}),
+    return Client(version, capabilities, param(meta, MCP + "clientInfo", dict, {}),
                   param(meta, MCP + "logLevel", str, None, LOG_LEVELS))
 
 def server_discover(session, call):
@@ -3304,15 +3336,16 @@ def subscriptions_listen(session, call):
         raise RpcError(INVALID_REQUEST, "subscriptions/listen cannot be part of a batch")
     wants = param(call.params, "notifications", dict)
     capabilities = session.server.capabilities()
-    topics = {kind for kind in KINDS
-              if wants.get(f"{kind}ListChanged") is True and kind in capabilities}
-    honoured = {f"{kind}ListChanged": True for kind in topics}
+    kinds = [kind for kind in KINDS
+             if wants.get(f"{kind}ListChanged") is True and kind in capabilities]
+    topics = {(LIST_CHANGED.format(kind), None) for kind in kinds}
+    honoured = {f"{kind}ListChanged": True for kind in kinds}
     uris = wants.get("resourceSubscriptions", [])
     if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
         raise RpcError(INVALID_PARAMS, "resourceSubscriptions: expected a list of URIs")
     if uris and "resources" in capabilities:
         honoured["resourceSubscriptions"] = uris
-        topics.update(uris)
+        topics.update((UPDATED, uri) for uri in uris)
     if session.connection is None:
         raise RpcError(METHOD_NOT_FOUND, "subscriptions/listen needs a connection")
     call.on_cancel(lambda: session.listeners.pop(call.key, None))
@@ -3377,7 +3410,9 @@ def open_answers(session, call):
     answers = {} if state is None else session.server.seal.open(call, state)
     if not isinstance(fresh, dict) or not all(isinstance(a, dict) for a in fresh.values()):
         raise RpcError(INVALID_PARAMS, "inputResponses: expected {key: result object}")
-    return {**answers, **fresh}
+    return {**fresh, **answers}  # what was answered before stays as it was
+
+MAY_ASK = {"tools/call", "prompts/get", "resources/read"}
 
 def run_modern(session, call, work):
     """Finish a request of the modern era: with its result, or with its questions."""
@@ -3388,6 +3423,10 @@ def run_modern(session, call, work):
         return modern_result(session.server, call, {
             "resultType": "input_required", "inputRequests": pause.args[0],
             "requestState": session.server.seal.close(call, answers)})
+    except RpcError as error:
+        if error.code == RESOURCE_NOT_FOUND:  # a code of the old era
+            error.code = INVALID_PARAMS
+        raise
 
 # To add a method: a function above and a row here.
 LEGACY_ONLY, MODERN_ONLY, BOTH = "legacy", "modern", "both"
@@ -3418,9 +3457,10 @@ class Session:
         self.server = server
         self.state = CREATED
         self.client = Client()
-        self.topics = set()     # what the client hears of: "tools", ..., and URIs
+        self.topics = set()     # what the client hears of: (method, URI or None)
         self.listeners = {}     # the same in the modern era: Call.key -> (call, topics)
         self.connection = None  # none in Server.handle
+        self.goodbye = None     # the thread that closes the listeners at the end
 
     def enter(self, event):
         """Go where the event leads from here; where it leads nowhere, stay."""
@@ -3437,7 +3477,7 @@ class Session:
         return self._modern_request(call, meta)
 
     def _legacy_request(self, call):
-        function, era, _ = METHODS.get(call.method, (None, None, None))
+        function, era, capability = METHODS.get(call.method, (None, None, None))
         if era == MODERN_ONLY and self.state == CREATED:
             raise RpcError(INVALID_PARAMS, f"{call.method}: expected _meta with {MCP}"
                            f"protocolVersion and {MCP}clientCapabilities")
@@ -3445,6 +3485,8 @@ class Session:
             raise RpcError(METHOD_NOT_FOUND, f"Unknown method: {call.method}")
         if self.state not in (LEGAL.get(call.method) or LEGAL[...]):
             raise RpcError(INVALID_REQUEST, f"{call.method}: {ADVICE[self.state]}")
+        if call.method not in LISTS and capability not in (None, *self.server.capabilities()):
+            raise RpcError(METHOD_NOT_FOUND, f"{call.method}: this server has no {capability}")
         call.client = self.client
         return function(self, call)
 
@@ -3455,7 +3497,8 @@ class Session:
         if era == LEGACY_ONLY or capability and capability not in capabilities:
             raise RpcError(METHOD_NOT_FOUND, f"{call.method}: not in {MODERN}, or nothing "
                            f"here has it; there are: {', '.join(capabilities)}")
-        call.answers = open_answers(self, call)
+        if call.method in MAY_ASK:
+            call.answers = open_answers(self, call)
         outcome = function(self, call)
         if call.late and "result" in call.late:
             call.late = {"result": modern_result(self.server, call, call.late["result"])}
@@ -3474,11 +3517,12 @@ class Session:
 
     def on_end(self):
         self.state = SHUTDOWN
-        if self.listeners:  # on a thread: the client may have stopped reading
-            start_thread(self._close_listeners, "mcp-goodbye")
+        listeners, self.listeners = self.listeners, {}  # which hear no more from tell()
+        if listeners:  # on a thread: the client may have stopped reading
+            self.goodbye = start_thread(self._say_goodbye, "mcp-goodbye", listeners)
 
-    def _close_listeners(self):
-        for call, _ in list(self.listeners.values()):
+    def _say_goodbye(self, listeners):
+        for call, _ in list(listeners.values()):
             result = modern_result(self.server, call, subscription(call))
             self.connection.settle(call, {"result": result}, partial(
                 self.connection.notify, "notifications/cancelled", {"requestId": call.id}))
@@ -3487,14 +3531,15 @@ class Session:
         _, read = resource_and_reader(self, call, uri)
         return guarded(self, call, f"Resource {uri}", read, refuse)
 
-    def tell(self, topic, method, **params):
+    def tell(self, method, uri=None):
         """Notify a legacy client that is ready, and each listener of the modern era, if
-        they want to hear of this topic: a kind of list, or a URI."""
-        if topic in self.topics and self.state != INITIALIZING:
-            self.connection.notify(method, params or None)
+        they want to hear of this: that a list, or the resource with this URI, changed."""
+        about = compact(uri=uri)
+        if self.state == OPERATING and (method, uri) in self.topics:
+            self.connection.notify(method, about or None)
         for call, topics in list(self.listeners.values()):
-            if topic in topics:
-                self.connection.notify(method, {**params, **subscription(call)}, call)
+            if (method, uri) in topics:
+                self.connection.notify(method, {**about, **subscription(call)}, call)
 
     def handle(self, message, in_batch=False):
         """One decoded message -> its response, or None; a list of them for a batch."""
@@ -3902,6 +3947,7 @@ class Server:
         self.tools = {}              # name -> Tool, in the order of registration
         self.resources = {}          # URI or template -> Resource
         self.prompts = {}            # name -> Prompt
+        self.kinds = set()           # the KINDS that it has, or has had
         self.kept_lists = {}         # (kind, revision) -> its first page; capabilities
         self._limits = {"max_workers": max_workers, "max_line": max_line}
         self.seal = Seal()
@@ -4012,7 +4058,7 @@ class Server:
     def resource_updated(self, uri: str) -> None:
         """Tell the clients that have subscribed to a resource that it has changed."""
         for session in list(self._sessions):
-            session.tell(uri, "notifications/resources/updated", uri=uri)
+            session.tell(UPDATED, uri)
 
     def _add(self, kind, record):
         records = getattr(self, kind)
@@ -4021,6 +4067,7 @@ class Server:
                 f"a {kind[:-1]} called {record.key!r} is registered already; pass another "
                 f"name=, or call unregister({record.key!r}) first")
         records[record.key] = record
+        self.kinds.add(kind)
         self._tell_of_list(kind)
         if not self._in_use and self not in Server.forgotten:
             by_script = getattr(record.fn, "__module__", "") == "__main__" != __name__
@@ -4037,16 +4084,16 @@ class Server:
     def take_over(self, other: Server) -> None:
         """Serve the clients of another server from now on, and tell them of it."""
         self._sessions, self.seal = other._sessions, other.seal
+        self.kinds |= other.kinds
         for session in list(self._sessions):
             session.server = self
-        for kind in KINDS:
-            if getattr(self, kind) or getattr(other, kind):
-                self._tell_of_list(kind)
+        for kind in self.kinds:
+            self._tell_of_list(kind)
 
     def _tell_of_list(self, kind):
         self.kept_lists = {}  # a new one: who fills the old one right now does no harm
         for session in list(self._sessions):
-            session.tell(kind, f"notifications/{kind}/list_changed")
+            session.tell(LIST_CHANGED.format(kind))
 
     def entries(self, kind):
         """The records in a list: of `resources` those with a fixed URI."""
@@ -4061,9 +4108,10 @@ class Server:
         if "capabilities" not in kept:
             has_arguments = self.prompts or self.entries("resourceTemplates")
             kept["capabilities"] = compact(
-                tools={"listChanged": True} if self.tools else None,
-                resources={"listChanged": True, "subscribe": True} if self.resources else None,
-                prompts={"listChanged": True} if self.prompts else None,
+                tools={"listChanged": True} if "tools" in self.kinds else None,
+                resources=({"listChanged": True, "subscribe": True}
+                           if "resources" in self.kinds else None),
+                prompts={"listChanged": True} if "prompts" in self.kinds else None,
                 completions={} if has_arguments else None,
                 logging={}, extensions=self.extensions)
         return dict(kept["capabilities"])
@@ -4113,6 +4161,9 @@ class Server:
             connection.wait()
             return connection.finish(DRAIN)
         except BaseException:  # a signal: stop what runs, do not wait for it
+            connection.end()
+            if session.goodbye:
+                session.goodbye.join(GRACE)
             connection.finish(0)
             raise
         finally:

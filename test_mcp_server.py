@@ -37,7 +37,8 @@ import pytest
 
 import mcp_server
 from mcp_server import (Cancelled, Context, HintError, RpcError, SchemaError, Server,
-                        ToolError, json_type, prepare, same, schema_of, show, validate)
+                        ToolError, audio, embedded, json_type, link, prepare, same, schema_of,
+                        show, text, validate)
 
 BOUND = 20  # seconds: how long any wait may take before it is a failure
 # A shell's background job ignores it, and so would all that the tests start.
@@ -3058,7 +3059,10 @@ def test_completion_from_types_and_functions():
         many = peer.result(complete(place, "city", "c", country="many"))["completion"]
         assert (len(many["values"]), many["total"], many["hasMore"]) == (100, 250, True)
         for bad in (complete({"type": "ref/prompt", "name": "no"}, "x", ""),
-                    complete({"type": "x"}, "x", ""), complete(review, "no", ""),
+                    complete({**place, "type": "x"}, "city", ""), complete(review, "no", ""),
+                    request(1, "completion/complete", {
+                        "ref": place, "argument": {"name": "city", "value": ""},
+                        "context": {"arguments": "no"}}),
                     complete(review, "code", 5), request(1, "completion/complete"),
                     request(1, "completion/complete", {"ref": review, "argument": 5})):
             assert peer.error(bad)["code"] == -32602
@@ -3354,6 +3358,105 @@ def test_a_form_is_cut_down_to_what_the_revision_knows():
         assert text_of(peer.ask(respond(question, {"action": "cancel"}))) == "cancel"
 
 
+FORM_FIELDS = [  # (a field, what a client of 2025-11-25 is sent, or what is said of it)
+    ({"type": "string", "format": "uuid"}, {"type": "string"}),
+    ({"type": "string", "format": "date"}, {"type": "string", "format": "date"}),
+    ({"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}}, ...),
+    ({"type": "object", "properties": {}}, "expected a string"),
+    ({"type": "array", "items": {"type": "string"}}, "or a list of choices"),
+    ({"anyOf": [{"type": "integer"}, {"type": "string"}]}, "expected a string"),
+    ({}, "expected a string")]
+
+
+@pytest.mark.parametrize("field, sent", FORM_FIELDS, ids=str)
+def test_a_form_has_plain_fields_only(field, sent):
+    def fill(ctx: Context) -> str:
+        return ctx.elicit("Fill", {"properties": {"f": field}})["action"]
+    with Peer(tool_server(fill), elicitation={}) as peer:
+        reply = peer.ask(call(1, "fill"))
+        if isinstance(sent, str):
+            assert "elicit: f: " in text_of(reply) and sent in text_of(reply)
+        else:
+            assert reply["params"]["requestedSchema"] == {
+                "type": "object", "required": [],
+                "properties": {"f": field if sent is ... else sent}}
+            peer.ask(respond(reply, {"action": "cancel"}))
+
+
+SAMPLES = [  # (revision, what to sample, the messages that the client is sent, or None)
+    ("2025-11-25", [{"role": "user", "content": [text("a"), text("b")]}],
+     [{"role": "user", "content": [text("a"), text("b")]}]),
+    ("2025-06-18", [{"role": "user", "content": [text("a"), text("b")]}],
+     [{"role": "user", "content": text("a")}, {"role": "user", "content": text("b")}]),
+    ("2025-03-26", [text("a", _meta={"k": 1})], [{"role": "user", "content": text("a")}]),
+    ("2025-03-26", audio(b"x"), [{"role": "user", "content": audio(b"x")}]),
+    ("2024-11-05", audio(b"x"), None),
+    ("2025-11-25", link("a://b", "b"), None), ("2025-11-25", embedded("a://b", "b"), None)]
+
+
+@pytest.mark.parametrize("version, asked, sent", SAMPLES)
+def test_what_is_sampled_fits_the_revision(version, asked, sent):
+    def dream(ctx: Context) -> str:
+        return ctx.sample(asked, include_context="allServers")["content"]["text"]
+    with Peer(tool_server(dream), version=version, sampling={}) as peer:
+        reply = peer.ask(call(1, "dream"))
+        if sent is None:
+            assert "sample: expected text, images or sounds" in text_of(reply)
+            return
+        params = reply["params"]
+        assert params["messages"] == sent
+        assert ("includeContext" in params) == (version < "2025-11-25")
+        answer = {"role": "assistant", "model": "m", "content": text("yes")}
+        assert text_of(peer.ask(respond(reply, answer))) == "yes"
+        question = peer.ask(call(2, "dream"))
+        assert "does not fit" in text_of(peer.ask(respond(question, {"content": None})))
+
+
+def test_sampling_with_tools_needs_a_revision_that_has_them():
+    def act(ctx: Context) -> str:
+        return str(ctx.sample("x", tools=[])["model"])
+    for version in ("2025-06-18", "2025-11-25"):
+        with Peer(tool_server(act), version=version, sampling={"tools": {}}) as peer:
+            reply = peer.ask(call(1, "act"))
+            if version == "2025-06-18":
+                assert "not declared" in text_of(reply)
+            else:
+                peer.ask(respond(reply, {"content": {}, "model": "m"}))
+
+
+def test_a_question_that_cannot_be_sent_withdraws_the_others():
+    def ask(ctx: Context) -> str:
+        return str(ctx.ask({"a": {"method": "roots/list"}, "b": {
+            "method": "roots/list", "params": {"no": object()}}}))
+    with Peer(tool_server(ask), roots={}) as peer:
+        question = peer.ask(call(1, "ask"))
+        assert peer.recv() == cancel(question["id"])
+        assert peer.recv()["result"]["isError"]
+
+
+def test_after_the_end_of_input_nothing_new_is_started():
+    started, go = threading.Event(), threading.Event()
+
+    def late(ctx: Context) -> str:
+        started.set()
+        assert go.wait(BOUND)
+        server.resource_updated("a://b")
+        server.register(late, name="later")
+        return str(ctx.list_roots())
+    server = tool_server(late)
+    server.resource("a://b")(lambda: "x")
+    with Peer(server, roots={}) as peer:
+        assert peer.result(request(1, "resources/subscribe", {"uri": "a://b"})) == {}
+        peer.send(call(2, "late"))
+        assert started.wait(BOUND)
+        peer.close()
+        connection = server._sessions[0].connection
+        assert connection._ended.wait(BOUND)
+        go.set()
+        reply = peer.recv()
+        assert reply["id"] == 2 and "the client is gone" in text_of(reply)
+
+
 def test_a_handler_reads_resources_of_its_own_server():
     server = library()
 
@@ -3418,6 +3521,9 @@ ROUTES = [  # (name, method, params, code before a handshake, code after it; Non
      marked(protocolVersion=5, clientCapabilities={}), -32602, -32602),
     ("capabilities no object", "server/discover",
      marked(protocolVersion="2026-07-28", clientCapabilities=[]), -32602, -32602),
+    ("capability no object", "server/discover",
+     marked(protocolVersion="2026-07-28", clientCapabilities={"roots": True}), -32602, -32602),
+    ("unknown version only", "server/discover", marked(protocolVersion="1999"), -32602, -32602),
     ("legacy date", "server/discover",
      marked(protocolVersion="2025-11-25", clientCapabilities={}), -32022, -32022),
     ("future", "tools/list", marked(protocolVersion="v999", clientCapabilities={}),
@@ -3499,15 +3605,22 @@ def test_caching_hints():
         error = peer.error(modern(4, "resources/read", {"uri": "x://none"}))
         assert (error["code"], error["data"]) == (-32602, {"uri": "x://none"})
 
+        @server.resource("x://gone")
+        def gone() -> str:
+            raise RpcError(-32002, "gone")
+        assert peer.error(modern(5, "resources/read", {"uri": "x://gone"}))["code"] == -32602
+
 
 def test_structured_content_may_be_any_value_in_the_modern_era():
     def many() -> list:
         return [1, 2]
     server = Server("test")
     server.register(many, output_schema={"type": "array", "items": {"type": "integer"}})
+    server.register(lambda: "hi", name="word", output_schema={"type": "string"})
     with Peer(server) as peer:
         assert peer.result(modern_call(1, "many"))["structuredContent"] == [1, 2]
         assert peer.result(call(2, "many")) == {"content": [{"type": "text", "text": "[1, 2]"}]}
+        assert peer.text(modern_call(1, "word")) == '"hi"'  # the same JSON
         assert "outputSchema" not in peer.result(request(3, "tools/list"))["tools"][0]
         assert "outputSchema" in peer.result(modern(4, "tools/list"))["tools"][0]
 
@@ -3572,7 +3685,7 @@ def test_questions_by_replay(method, params, text):
         key, = second["inputRequests"]
         assert second["requestState"] != first["requestState"]
         last = go(requestState=second["requestState"], inputResponses={
-            key: RED, "extra": {"ignored": True}})
+            key: RED, "extra": {"ignored": True}, "name": {"action": "cancel"}})
         assert last["resultType"] == "complete" and text(last) == "5 accept red"
         assert last.get("ttlMs", 0) == 0
         whole = go(inputResponses={"name": RED, key: RED})  # all at once, without a state
@@ -3604,6 +3717,7 @@ def test_a_state_is_bound_signed_and_expires(monkeypatch):
         with Peer(quiz(), shake=False) as stranger:  # another process, another key
             assert stranger.error(modern_call("r", "interview", {"elicitation": {}}, {
                 "requestState": state}, n=5)) == fixed
+        assert "tools" in peer.result(modern(1, "tools/list", {"requestState": "x"}))
         monkeypatch.setattr(mcp_server, "STATE_LIFE", -1)
         expired = go()["result"]["requestState"]
         assert go(requestState=expired)["error"] == fixed
@@ -3625,7 +3739,8 @@ def test_several_processes_share_a_key(monkeypatch):
 @pytest.mark.parametrize("tool, capabilities, required", [
     ("favourite", {}, {"elicitation": {}}), ("poem", {"elicitation": {}}, {"sampling": {}}),
     ("sign_in", {"elicitation": {}}, {"elicitation": {"url": {}}}),
-    ("roots", {}, {"roots": {}})])
+    ("favourite", {"elicitation": {"url": {}}}, {"elicitation": {"form": {}}}),
+    ("both", {}, {"roots": {}, "elicitation": {}}), ("roots", {}, {"roots": {}})])
 def test_a_missing_capability_is_named(tool, capabilities, required):
     with Peer(asker(), shake=False) as peer:
         error = peer.error(modern_call(1, tool, capabilities))
@@ -3666,6 +3781,45 @@ def test_subscriptions():
         assert result["id"] == 7 and result["result"]["resultType"] == "complete"
         assert result["result"]["_meta"][MCP + "subscriptionId"] == 7
         assert peer.recv() == cancel(7)
+
+
+def test_a_uri_that_reads_like_a_list_is_only_a_uri():
+    server = library()
+    server.register(ok)
+    with Peer(server) as peer:
+        for uri in ("tools", "notifications/tools/list_changed"):
+            assert peer.result(request(1, "resources/unsubscribe", {"uri": uri})) == {}
+        peer.ask(listen(2, resourceSubscriptions=["tools"]))
+        peer.ask(listen(3, toolsListChanged=True))
+        server.resource_updated("tools")
+        assert peer.recv()["params"] == {"uri": "tools", "_meta": {MCP + "subscriptionId": 2}}
+        server.register(ok, name="more")
+        assert peer.recv() == notification("notifications/tools/list_changed")
+        assert peer.recv()["params"] == {"_meta": {MCP + "subscriptionId": 3}}
+        peer.close()
+        assert {peer.recv()["method" if i % 2 else "id"] for i in range(4)} == {
+            2, 3, "notifications/cancelled"}
+
+
+@pytest.mark.parametrize("method, params", [
+    ("resources/read", {"uri": "a://b"}), ("resources/subscribe", {"uri": "a://b"}),
+    ("resources/unsubscribe", {"uri": "a://b"}), ("prompts/get", {"name": "x"}),
+    ("completion/complete", {})])
+def test_what_belongs_to_an_undeclared_capability_is_unknown(method, params):
+    """https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle"""
+    with Peer(tool_server(ok)) as peer:
+        assert peer.error(request(1, method, params))["code"] == -32601
+        peer.result(request(2, "prompts/list"))
+    with Peer(Server("test")) as peer:
+        assert peer.error(call(1, "ok"))["code"] == -32601
+
+
+def test_a_list_that_was_emptied_is_still_one():
+    server = tool_server(ok)
+    server.unregister("ok")
+    with Peer(server) as peer:
+        assert peer.result(modern(1, "tools/list"))["tools"] == []
+        assert peer.error(call(2, "ok"))["code"] == -32602
 
 
 def test_extensions_are_declared_and_seen():
@@ -4510,6 +4664,23 @@ def test_a_listen_is_no_part_of_a_batch():
     with Peer(tool_server(ok), shake=False) as peer:
         replies = peer.ask([modern(1, "tools/list"), listen(2, toolsListChanged=True)])
         assert [reply.get("error", {}).get("code") for reply in replies] == [None, -32600]
+
+
+@posix
+def test_a_signal_is_no_reason_to_leave_without_a_word_to_listeners():
+    with Process("""
+            from mcp_server import register, run
+            @register
+            def ok() -> str: return "ok"
+            run()
+            """, shake=False) as process:
+        for id in range(20):
+            process.ask(listen(id, toolsListChanged=True))
+        process.process.send_signal(signal.SIGTERM)
+        said = [process.recv() for _ in range(40)]
+        assert {message["id"] for message in said if "id" in message} == set(range(20))
+        assert sum(message.get("method") == "notifications/cancelled" for message in said) == 20
+        assert process.process.wait(BOUND) == 143
 
 
 @posix
