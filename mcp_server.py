@@ -446,6 +446,7 @@ def encode(message):
 # ----------------------------------------------------------------------------------
 
 WAITING, RUNNING, OVER, ABANDONED = "waiting", "running", "over", "abandoned"
+OPEN = "open"  # answered by hand, when its owner wants to
 
 def raise_in_thread(thread, exception):
     """Raise in another thread at its next bytecode; None takes back what is pending.
@@ -826,6 +827,8 @@ class Connection:
         True: every thread has come back."""
         self.end()
         wait_while(lambda: self._in_flight or self._answering, drain)
+        wait_while(lambda: self._answering or any(  # these at least, also after a signal
+            call.stage is OPEN for call in list(self._in_flight.values())), GRACE)
         self._writer.closed = True  # a client that reads no more must not hold us up
         for call in list(self._in_flight.values()):
             self._stop(call)
@@ -984,6 +987,7 @@ class Connection:
             return None
         outcome = attempt(self._on_request, call)
         if outcome is UNANSWERED:
+            call.stage = OPEN
             return None
         if not callable(outcome):
             self.settle(call, outcome)
@@ -1038,7 +1042,7 @@ class Connection:
             return
         self._stopped.add(call)
         call.cancel()
-        if call.stage in (WAITING, OVER):  # skipped when its turn comes, or just done
+        if call.stage in (WAITING, OPEN, OVER):  # skipped when its turn comes, or just done
             self._stopped.discard(call)
         else:
             self.set_alarm(call, time.monotonic() + GRACE, self._press)
@@ -1096,11 +1100,19 @@ def compact(**fields):
     """The fields that were given: compact(a=1, b=None) -> {"a": 1}."""
     return {name: value for name, value in fields.items() if value is not None}
 
+def dataclass_fields(thing):
+    return sys.modules["dataclasses"].fields(thing)  # who has made one has imported it
+
+def as_choice(member):
+    """Color.RED -> "red"; its name, if some value of its Enum is not plain JSON."""
+    plain = all(isinstance(each.value, (str, int, float)) for each in type(member))
+    return member.value if plain else member.name
+
 SIMPLER = {  # what an object has that gives its family away -> one step nearer to JSON
     "__dataclass_fields__": lambda value: {
-        name: getattr(value, name) for name in value.__dataclass_fields__},
+        field.name: getattr(value, field.name) for field in dataclass_fields(value)},
     "model_dump": lambda value: value.model_dump(mode="json"),  # pydantic
-    "_value_": lambda value: value.value,  # a member of an Enum
+    "_value_": as_choice,  # a member of an Enum
     "isoformat": lambda value: value.isoformat(),  # a datetime, date or time
     "total_seconds": lambda value: value.total_seconds(),  # a timedelta
     "tolist": lambda value: value.tolist(),  # numpy's arrays and scalars
@@ -1228,8 +1240,10 @@ def where(at):
     return path if len(path) <= 200 else f"{path[:98]}....{path[-98:]}"
 
 def say(at, expected, value):
-    """("limit", "number", "ten") -> limit: expected number, got string "ten"."""
-    text = value if expected is None else f"expected {expected}, got {show(value)}"
+    """("limit", "number", "ten") -> limit: expected number, got string "ten".
+
+    Where there is nothing to expect, value is a function that finds the words."""
+    text = value() if expected is None else f"expected {expected}, got {show(value)}"
     return f"{where(at)}: {text}"
 
 def either(texts):
@@ -1304,7 +1318,7 @@ def never(value, at, out, seen):
     out.append((at, "nothing", value))
 
 def misfit(check, value, at, seen=None):
-    """What check expects in place of the value, or None if the value fits."""
+    """The first problem that check finds, or None if the value fits."""
     first, mine = Problems(), None if seen is None else set()
     first.limit = 1
     try:
@@ -1312,11 +1326,15 @@ def misfit(check, value, at, seen=None):
     except Enough:
         if not first:  # no verdict, but a refusal to go on
             raise
-        place, expected, value = first[0]
-        return (expected or value) + (f" at {where(place)}" if place != at else "")
+        return first[0]
     if mine:  # subtle: a schema that does not fit has evaluated nothing
         seen.update(mine)
     return None
+
+def wish(problem, at):
+    """What would have been no problem at that place, in words."""
+    place, expected, value = problem
+    return (expected or f"no {value()}") + (f" at {where(place)}" if place != at else "")
 
 def unknown(name, known):
     """unknown property "limt" (did you mean "limit"?); valid: limit, query"""
@@ -1343,7 +1361,7 @@ def children(choose):
     def keyword(rule, value, at, out, seen, parts):
         for step, check in choose(value, rule, parts, seen):
             if check is never and isinstance(step, str):
-                out.append((at, None, unknown(step, parts.get("properties", {}))))
+                out.append((at, None, partial(unknown, step, parts.get("properties", {}))))
             else:
                 check(value[step], (at, step), out, None)
             if seen is not None:
@@ -1371,7 +1389,7 @@ def anyOf(rule, value, at, out, seen, parts, most=FOREVER):
         if not misses[-1] and most > 1 and seen is None:
             return  # the others cannot change the verdict, nor add to seen
     if None not in misses:
-        out.append((at, either(misses), value))
+        out.append((at, either(wish(problem, at) for problem in misses), value))
     elif misses.count(None) > most:
         out.append((at, f"exactly one of {len(rule)} schemas to fit", value))
 
@@ -1391,8 +1409,9 @@ def required(rule, value, at, out, seen, parts):
     for name in rule:
         if name not in value:
             check = parts.get("properties", {}).get(name, always)
-            wish = misfit(check, ..., (at, name)) or "a value"  # ... is of no JSON type
-            out.append(((at, name), f"{wish} (required)", ...))
+            problem = misfit(check, ..., (at, name))  # ... is of no JSON type
+            needs = wish(problem, (at, name)) if problem else "a value"
+            out.append(((at, name), f"{needs} (required)", ...))
 
 def dependentRequired(rule, value, at, out, seen, parts):
     needs = [need for name in rule if name in value for need in rule[name]]
@@ -1403,9 +1422,9 @@ def dependentSchemas(rule, value, at, out, seen, parts):
 
 def propertyNames(rule, value, at, out, seen, parts):
     for name in value:
-        wish = misfit(rule, name, at)
-        if wish:
-            out.append((at, f"property names to be {wish}", name))
+        problem = misfit(rule, name, at)
+        if problem:
+            out.append((at, f"property names to be {wish(problem, at)}", name))
 
 def additionalProperties(value, rule, parts, seen):
     """For children(): the properties that the two keywords beside it leave over."""
@@ -1666,7 +1685,8 @@ def construct(cls, value):
     return cls(value)  # int(2.0) too: for JSON, 2.0 is an integer
 
 def from_iso(cls, value):
-    return cls.fromisoformat(re.sub("[zZ]$", "+00:00", value))  # 3.10 does not know Z
+    value = re.sub("[zZ]$", "+00:00", value)  # 3.10 knows neither Z nor .5
+    return cls.fromisoformat(re.sub(r"\.(\d{1,6})\d*", lambda m: f".{m[1]:0<6}", value))
 
 def from_base64(cls, value):
     from base64 import b64decode
@@ -1765,19 +1785,23 @@ def union_plan(hint, args, plan):
 def choice_plan(choices):
     """[("red", Color.RED), ...]: what comes in, and what it stands for."""
     values = [value for value, _ in choices if value is not None]
+    if not choices:
+        raise HintError("there is nothing to choose from; write Literal[...] with values, or "
+                        "an Enum with members")
     kinds = {json_type(value) for value in values}
     schema = {"type": kinds.pop(), "enum": values} if len(kinds) == 1 else {"enum": values}
+    schema = schema if values else {"type": "null"}  # Literal[None]
     meanings = {key(value): meaning for value, meaning in choices}
     return (schema if len(values) == len(choices) else Nullable(schema),
             lambda value, at: meanings[key(value)])
 
-def members(cls):
-    """Color -> [("red", Color.RED), ...]; by name, if some value is not plain JSON."""
-    scalar = all(isinstance(member.value, (str, int, float)) for member in cls)
-    return [(member.value if scalar else member.name, member) for member in cls]
-
 def array_plan(build, hint, args, plan):
     """list[T], set[T] and tuple[T, ...]; build is one of list, set, frozenset, tuple."""
+    if len(args) > 1:
+        raise HintError(f"{hint}: write list[Union[...]] for items of several types")
+    if build in (set, frozenset) and any(
+            getattr(arg, "__origin__", arg).__hash__ is None for arg in args):
+        raise HintError(f"{hint}: such items cannot be in a set; write list[...]")
     items, load = element(*plan(args[0] if args else object))
     def convert(value, at):
         try:
@@ -1803,30 +1827,42 @@ def tuple_plan(hint, args, plan):
             "minItems": len(args), "maxItems": len(args)}, load
 
 def dict_plan(hint, args, plan):
-    if args and plan(args[0])[0] not in (STRING, {}):
+    if args and plan(args[0]) not in ((STRING, None), ({}, None)):
         raise HintError(f"{hint}: JSON's keys are strings; write dict[str, ...]")
     schema, load = element(*plan(args[1] if args else object))
     return ({"type": "object", "properties": {}, "required": [],
              "additionalProperties": schema or True},
             load and (lambda value, at: load_each(value.items(), lambda name: load, at)))
 
-LIMITS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum",
-          "lt": "exclusiveMaximum", "multiple_of": "multipleOf", "pattern": "pattern",
-          "min_length": "minLength", "max_length": "maxLength",
-          "description": "description", "documentation": "description"}
+LIMITS = {  # an attribute of a note -> (keyword, the types that it may limit)
+    "ge": ("minimum", "number integer"), "gt": ("exclusiveMinimum", "number integer"),
+    "le": ("maximum", "number integer"), "lt": ("exclusiveMaximum", "number integer"),
+    "multiple_of": ("multipleOf", "number integer"), "pattern": ("pattern", "string"),
+    "min_length": ("minLength", "string array object"),
+    "max_length": ("maxLength", "string array object")}
 
 def annotated_plan(hint, args, plan):
     """Annotated[int, "text", Ge(1)]: a note is a text, or has attributes of LIMITS."""
     schema, load = plan(hint.__origin__)
-    length = {"array": "Items", "object": "Properties"}.get(schema.get("type"), "Length")
+    kind = "bytes" if "contentEncoding" in schema else schema.get("type", "any")
+    limits = {}
     for note in hint.__metadata__:
-        if isinstance(note, str):
-            schema["description"] = note
-        for part in (note, *getattr(note, "metadata", ())):  # pydantic's Field has parts
-            for attribute, keyword in LIMITS.items():
+        words = [note, *(getattr(note, word, None) for word in ("description", "documentation"))]
+        for text in words:
+            if isinstance(text, str):
+                schema["description"] = text
+        parts = getattr(note, "metadata", None)  # pydantic's Field has parts
+        for part in (note, *(parts if isinstance(parts, (list, tuple)) else ())):
+            for attribute, (keyword, kinds) in LIMITS.items():
                 limit = getattr(part, attribute, None)
-                if isinstance(limit, (str, int, float)):
-                    schema[keyword.replace("Length", length)] = limit
+                if limit is not None and not callable(limit):
+                    if kind not in kinds.split() or not isinstance(limit, (str, int, float)):
+                        raise HintError(f"{attribute}={limit!r} has no JSON form for {kind}; "
+                                        "write that check into the function")
+                    word = {"array": "Items", "object": "Properties"}.get(kind, "Length")
+                    limits[keyword.replace("Length", word)] = limit
+    schema.update(limits)
+    prepare(limits)  # raises SchemaError
     return schema, load
 
 def own_checks(at, make, /, *args, **kwargs):
@@ -1836,10 +1872,14 @@ def own_checks(at, make, /, *args, **kwargs):
     except Exception as error:
         raise ValueError(f"{where(at)}: {' '.join(str(error).split())}") from None
 
+VALUES = {"default", "const", "enum", "examples"}  # keywords that hold no schemas
+
 def portable(schema, definitions, parents=()):
     """A schema that somebody else made, without $ref and null; see the tests."""
+    def inside(part):
+        return portable(part, definitions, parents)
     if isinstance(schema, list):
-        return [portable(part, definitions, parents) for part in schema]
+        return [inside(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     name = schema.get("$ref", "").rpartition("/")[2]
@@ -1847,26 +1887,31 @@ def portable(schema, definitions, parents=()):
         raise HintError(f"{name} contains itself; write dict or list for the inner one")
     if name:
         schema, parents = {**definitions[name], **schema}, (*parents, name)
-    result = {key: portable(part, definitions, parents) for key, part in schema.items()
-              if key not in ("$ref", "$defs", "$schema", "discriminator")
-              and (key, part) != ("default", None)}
-    branches = [part for part in result.get("anyOf", ()) if part != {"type": "null"}]
-    if len(branches) < len(result.get("anyOf", ())):
-        del result["anyOf"]
-        extra = branches[0] if len(branches) == 1 else {"anyOf": branches}
-        return Nullable({**extra, **result})
+    fields = schema.get("properties", {})
+    result = {word: part if word in VALUES else inside(part) for word, part in schema.items()
+              if word not in ("$ref", "$defs", "$schema", "discriminator", "properties")
+              and (word, part) != ("default", None)}
+    if "prefixItems" in result:  # a tuple, which its maker will check
+        result["items"] = {"anyOf": result.pop("prefixItems")}
     if result.get("type") == "object":
-        fields = result.setdefault("properties", {})
+        result["properties"] = {field: inside(part) for field, part in fields.items()}
         result.setdefault("additionalProperties", not fields)
         result["required"] = [field for field in result.get("required", ())
-                              if not isinstance(fields.get(field), Nullable)]
+                              if "default" not in fields.get(field, ())]
+    for word, null in (("anyOf", {"type": "null"}), ("enum", None)):
+        rest = [part for part in result.get(word, ()) if part != null]
+        if len(rest) < len(result.get(word, ())):
+            del result[word]
+            extra = rest[0] if word == "anyOf" and len(rest) == 1 else {word: rest}
+            result = Nullable({**extra, **result})
     return result
 
 def model_plan(hint, args, plan):
     """A class that brings its own schema and check, as pydantic's models do."""
     schema = hint.model_json_schema()
-    return (portable(schema, schema.get("$defs", {})),
-            lambda value, at: own_checks(at, hint.model_validate, value))
+    schema = portable(schema, schema.get("$defs", {}))
+    prepare(schema)  # raises SchemaError
+    return schema, lambda value, at: own_checks(at, hint.model_validate, value)
 
 # Hints as they are written
 
@@ -1880,7 +1925,7 @@ def word_of(hint):
     name = getattr(thing, "__name__", None) or getattr(thing, "_name", None)
     if not name:  # int | str itself has no name
         return "typing.Union" if type(hint).__name__ == "UnionType" else ""
-    module = str(thing.__module__).partition(".")[0]
+    module = str(getattr(thing, "__module__", "")).partition(".")[0]
     return module.replace("typing_extensions", "typing") + "." + name
 
 def parts_of(hint):
@@ -1892,6 +1937,8 @@ def without_bars(source):
     import ast
     class Unions(ast.NodeTransformer):
         def visit_BinOp(self, node):
+            if not isinstance(node.op, ast.BitOr):
+                return node
             parts = ast.Tuple([self.visit(node.left), self.visit(node.right)], ast.Load())
             union = f"__import__('typing').Union[{ast.unparse(parts)}]"
             return ast.parse(union, mode="eval").body
@@ -1913,6 +1960,8 @@ def resolve(hint, scope):
     source = getattr(hint, "__forward_arg__", hint)
     if not isinstance(source, str):
         return type(None) if hint is None else hint
+    module = sys.modules.get(getattr(hint, "__forward_module__", None))
+    scope = ChainMap(vars(module), scope or {}) if module else scope
     try:
         return resolve(eval(code_of(source), {}, scope), scope)
     except Exception as error:
@@ -1929,7 +1978,7 @@ def hints_of(thing):
 
 DOC_LISTS = [  # Google, NumPy, reST: (the parameters in a docstring, one of them)
     (r"(?m)^(?:Args|Arguments|Parameters|Attributes):\s*\n((?: +.*\n|\n)+)",
-     r"(?m)^\*{0,2}(\w+)[^:\n]*:(.*(?:\n+ .*)*)"),
+     r"(?m)^\*{0,2}(\w+)(?: *\(.*?\)|[^:\n(]*) *:(.*(?:\n+ .*)*)"),
     (r"(?m)^(?:Parameters|Attributes)\n---+\n((?:(?!.+\n---).*\n)*)",
      r"(?m)^\*{0,2}(\w+(?:, \w+)*).*((?:\n+ .*)*)"),
     (r"(?m)^((?::(?:param|type) .*\n(?: +.*\n)*)+)",
@@ -1962,8 +2011,10 @@ def record_rows(cls, scope):
         none = sys.modules["dataclasses"].MISSING
         return [(field.name, field.type, field.default if field.default is not none else
                  MISSING if field.default_factory is none else OPTIONAL)
-                for field in sys.modules["dataclasses"].fields(cls) if field.init]
-    hints = hints_of(cls)
+                for field in cls.__dataclass_fields__.values()  # with InitVars: no JSON form
+                if field.init and field._field_type.name != "_FIELD_CLASSVAR"]
+    hints = {name: hint for base in reversed(cls.__mro__)
+             for name, hint in hints_of(base).items()}
     if hasattr(cls, "_fields"):
         return [(name, hints.get(name, object), cls._field_defaults.get(name, MISSING))
                 for name in cls._fields]
@@ -1974,15 +2025,14 @@ def record_rows(cls, scope):
 
 def as_default(value):
     """A default as it stands in the schema: Color.RED -> "red"."""
-    if hasattr(value, "_value_"):
-        return next(shown for shown, member in members(type(value)) if member is value)
     try:
-        if value == value:  # else it is NaN
-            return json.loads(json.dumps(plain(value)))
+        shown = json.loads(json.dumps(plain(value)))
     except (TypeError, ValueError):
-        pass
-    raise HintError(f"the default {quote(value)} is not JSON; use None and set it "
-                    "inside the function")
+        shown = None
+    if shown is None:  # NaN, too
+        raise HintError(f"the default {quote(value)} is not JSON; use None and set it "
+                        "inside the function")
+    return shown
 
 def load_fields(absent, loads, value, at):
     """The fields of an object, loaded; None for those that are absent."""
@@ -2006,6 +2056,10 @@ def plan_fields(kind, rows, about, plan, strict=True):
                 schema, load = nullable(schema, load)
             elif default is not MISSING and default is not OPTIONAL:
                 schema["default"] = as_default(default)
+                if type(default) is not hint:  # else it surely fits
+                    problems = prepare(schema)(schema["default"], "its default")
+                    if problems:
+                        raise HintError(problems[0])
         except HintError as error:
             if strict:
                 raise HintError(f"{kind} {name!r}: {error}") from None
@@ -2046,7 +2100,7 @@ FORMS = {  # a name -> the form
 MARKS = {  # an attribute that gives a hint away -> its form; the first one counts
     "__supertype__": lambda hint, args, plan: plan(hint.__supertype__),  # NewType
     "__value__": lambda hint, args, plan: plan(hint.__value__),  # type Name = ...
-    "__members__": lambda hint, args, plan: choice_plan(members(hint)),
+    "__members__": lambda hint, args, plan: choice_plan([(as_choice(m), m) for m in hint]),
     "model_json_schema": model_plan,
     "__dataclass_fields__": record_plan, "_fields": record_plan, "__total__": record_plan,
 }
@@ -2057,17 +2111,20 @@ def plan_of(hint, scope=None, parents=()):
     word = word_of(hint)
     if word in LEAVES:
         return dict(LEAVES[word][0]), leaf_load(hint, word)
-    name = getattr(hint, "__name__", hint)
+    name = hint.__name__ if isinstance(hint, type) and not parts_of(hint) else hint
     if hint in parents:
         raise HintError(f"{name} contains itself; write dict or list for the inner one")
     form = FORMS.get(word) or next((MARKS[m] for m in MARKS if hasattr(hint, m)), None)
     if form:
-        schema, load = form(hint, parts_of(hint),
-                            lambda part: plan_of(part, scope, (*parents, hint)))
         try:
+            schema, load = form(hint, parts_of(hint),
+                                lambda part: plan_of(part, scope, (*parents, hint)))
             ENCODER.encode(schema)  # limits, choices and models are made by others
-        except (TypeError, ValueError) as error:
-            raise HintError(f"{name}: {error}; write one that is plain JSON") from None
+        except HintError:
+            raise
+        except Exception as error:  # dict[str], a pattern that is none, a model that fails
+            raise HintError(f"{name} has no good schema ({describe(error)}); write a whole "
+                            "hint such as dict[str, int], with limits that are JSON") from None
         return schema, load
     raise HintError(f"{name} has no JSON form; write str, int, float, bool, list[...], "
                     "dict[str, ...], Literal[...], an Enum, a dataclass or a TypedDict")
@@ -2080,7 +2137,9 @@ def schema_of(hint: Any) -> dict[str, Any]:
 
 def function_behind(fn):
     """The plain function inside a method, partial, wrapper or callable object."""
-    for attribute in ("__wrapped__", "__func__", "func"):
+    if isinstance(fn, partial):
+        return function_behind(fn.func)
+    for attribute in ("__wrapped__", "__func__"):
         if hasattr(fn, attribute):
             return function_behind(getattr(fn, attribute))
     for function in (fn, type(fn).__call__):
@@ -2165,6 +2224,8 @@ class Signature:
                 except HintError as error:
                     raise HintError(f"parameter {name!r}: {error}") from None
                 if hint is context_type or context_type in parts_of(hint):
+                    if self.context:
+                        raise HintError(f"parameter {name!r}: one Context is enough")
                     self.context = name
                 elif kind == "**":
                     self.open = True
@@ -2178,7 +2239,8 @@ class Signature:
             raise HintError(f"{where}: {error}") from None
         except NameError as error:  # 3.14, as hints_of has it
             raise HintError(f"{where}: a hint {UNREADABLE.format(error)}") from None
-        self.names, self.schema = schema["properties"], schema if infer else written_schema
+        self.names, self.needed = schema["properties"], schema["required"]
+        self.schema = schema if infer else written_schema
         kinds = {name: hint for name, hint, _ in rows}
         self.plain = kinds if infer and all(map(PLAIN.__contains__, kinds.values())) else None
         self.returns = self.schema_returned(hints_of(inner).get("return"), scope)
@@ -2199,6 +2261,10 @@ class Signature:
 
     def convert(self, arguments):
         """{"when": "2026-05-01"} -> {"when": date(2026, 5, 1)}"""
+        missing = [name for name in self.needed if name not in arguments]
+        if missing:  # a written schema has let that through
+            raise ValueError("\n".join(say(
+                ("arguments", name), "a value (required)", ...) for name in missing))
         return self.load({name: value for name, value in arguments.items()
                           if self.open or name in self.names}, "arguments")
 
@@ -3460,7 +3526,6 @@ class Session:
         self.topics = set()     # what the client hears of: (method, URI or None)
         self.listeners = {}     # the same in the modern era: Call.key -> (call, topics)
         self.connection = None  # none in Server.handle
-        self.goodbye = None     # the thread that closes the listeners at the end
 
     def enter(self, event):
         """Go where the event leads from here; where it leads nowhere, stay."""
@@ -3519,7 +3584,7 @@ class Session:
         self.state = SHUTDOWN
         listeners, self.listeners = self.listeners, {}  # which hear no more from tell()
         if listeners:  # on a thread: the client may have stopped reading
-            self.goodbye = start_thread(self._say_goodbye, "mcp-goodbye", listeners)
+            start_thread(self._say_goodbye, "mcp-goodbye", listeners)
 
     def _say_goodbye(self, listeners):
         for call, _ in list(listeners.values()):
@@ -4161,9 +4226,6 @@ class Server:
             connection.wait()
             return connection.finish(DRAIN)
         except BaseException:  # a signal: stop what runs, do not wait for it
-            connection.end()
-            if session.goodbye:
-                session.goodbye.join(GRACE)
             connection.finish(0)
             raise
         finally:

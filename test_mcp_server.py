@@ -1758,6 +1758,18 @@ class Node:
     next: "Optional[Node]" = None
 
 
+@dataclasses.dataclass
+class Early:
+    x: int
+    early: dataclasses.InitVar[int]
+
+
+@dataclasses.dataclass
+class Shared:
+    x: int
+    many: typing.ClassVar[int] = 5
+
+
 class Movie(TypedDict):
     title: str
     year: Optional[int]
@@ -1770,6 +1782,10 @@ class Loose(TypedDict, total=False):
 class Pair(NamedTuple):
     left: int
     right: str = "r"
+
+
+class Twin(Pair):
+    """Its fields are inherited."""
 
 
 class Limit:
@@ -1833,6 +1849,19 @@ SCHEMAS = [
     (List["int"], arr(INT)),
     (T, HintError), (List[T], HintError), (Callable, HintError),
     (Annotated[float, Limit(ge=-INF)], HintError), (Annotated[int, Limit(ge=10**5000)], HintError),
+    (Twin, obj(["left"], left=INT, right={**STR, "default": "r"})), (Shared, obj(["x"], x=INT)),
+    (Early, HintError), (dict[pathlib.Path, int], HintError), (List[int].__class__, HintError),
+    (set[list[int]], HintError), (frozenset[Movie], HintError), (set[Point], HintError),
+    (Literal, HintError), (enum.Enum, HintError), (Union, HintError), (Annotated, HintError),
+    (dt, HintError), (list[int, str], HintError), (dict[str], HintError),
+    (Annotated[str, Limit(ge="b")], HintError), (Annotated[int, Limit(multiple_of=0)], HintError),
+    (Annotated[str, Limit(min_length=1.5)], HintError),
+    (Annotated[str, Limit(pattern="[")], HintError),
+    (Annotated[dt.date, Limit(ge=dt.date(2024, 5, 1))], HintError),
+    (Annotated[bytes, Limit(max_length=3)], HintError),
+    (Annotated[decimal.Decimal, Limit(ge=1)], HintError),
+    (Annotated[Union[list[int], str], Limit(min_length=2)], HintError),
+    (Annotated[int, Limit(metadata=None, ge=len)], INT),
     (Callable[[int], int], HintError), (Node, HintError), ("Nowhere", HintError),
     ("not a hint", HintError), (threading.Thread, HintError),
     (complex, HintError), (type, HintError), (1, HintError),
@@ -1877,7 +1906,6 @@ LOADS = [
     (str, "x", "x"), (str, 1, ValueError), (Any, [1], [1]),
     (list[int], [1, 2.0], [1, 2]), (list[int], {"a": 1}, ValueError),
     (set[int], [1, 2], {1, 2}), (frozenset[str], ["a"], frozenset("a")),
-    (set[list[int]], [[1]], ValueError),
     (tuple[int, ...], [1, 2], (1, 2)), (tuple[int, str], [1, "a"], (1, "a")),
     (tuple[int, str], ["a", 1], ValueError), (tuple[int, str], [1], ValueError),
     (dict[str, dt.date], {"a": "2024-05-01"}, {"a": dt.date(2024, 5, 1)}),
@@ -1910,6 +1938,9 @@ LOADS = [
     (dt.datetime, "2024-05-01T12:30:00Z",
      dt.datetime(2024, 5, 1, 12, 30, tzinfo=dt.timezone.utc)),
     (dt.datetime, "2024-05-01T12:30:00", dt.datetime(2024, 5, 1, 12, 30)),
+    (dt.datetime, "2024-05-01T12:30:00.5z",
+     dt.datetime(2024, 5, 1, 12, 30, 0, 500_000, dt.timezone.utc)),
+    (dt.time, "12:30:00.12345678", dt.time(12, 30, 0, 123_456)),
     (dt.datetime, "soon", ValueError), (dt.date, 5, ValueError),
     (dt.time, "12:30", dt.time(12, 30)),
     (dt.timedelta, 90, dt.timedelta(seconds=90)), (dt.timedelta, True, ValueError),
@@ -2027,6 +2058,8 @@ DOCS = [
     (REST, ("Add two numbers.\n\n:returns: the sum",
             {"a": "the first, on two lines", "b": "the second"})),
     ("Note: Args are:\n    not this", ("Note: Args are:\nnot this", {})),
+    ("Do.\n\nArgs:\n    a (:obj:`int`): one\n    b (list of (int, str)): two (so: 2)\n",
+     ("Do.", {"a": "one", "b": "two (so: 2)"})),
 ]
 
 
@@ -2167,6 +2200,11 @@ def refused():
     def nan(x: float = float("nan")): ...
     def huge(x: int = 10**5000): ...
     def recursive(x: Node): ...
+    def two(ctx: Context, context: Context): ...
+    def misfit(x: int = "a"): ...
+    def no_choice(x: Literal["a"] = "b"): ...
+    def nans(x: List[float] = [float("nan")]): ...
+    def early(x: Early): ...
     def context(ctx): ...
     return [(no_hint, "tool 'f': parameter 'x': it has no type hint; write x: str"),
             (context, "write ctx: Context"), (Adder.method, "with an object made first"),
@@ -2175,6 +2213,10 @@ def refused():
             (kwargs, "input_schema"),
             (bad_class, "parameter 'x': Thread has no JSON form; write str"),
             (bad_default, "parameter 'x': the default .* is not JSON; use None"),
+            (two, "parameter 'context': one Context is enough"),
+            (misfit, "parameter 'x': its default: expected integer, got string \"a\""),
+            (no_choice, "its default: expected \"a\""), (nans, "expected number, got null"),
+            (early, "Early field 'early': .* has no JSON form"),
             (nan, "use None"), (huge, "the default .* is not JSON; use None"),
             (recursive, "parameter 'x': Node field 'next': Node contains itself; write")]
 
@@ -2211,6 +2253,11 @@ def test_an_explicit_schema_is_kept_to_the_letter():
     server.call("f", when="2024-05-01", z=1, odd=2)
     assert came == [(dt.date(2024, 5, 1), 2, {"z": 1})]
     assert server.call("f", when=None)["isError"]
+    for function in (lambda a, /: a, lambda a: a):
+        server.register(function, name="g", input_schema={"type": "object"})
+        assert "arguments.a: expected a value (required), got nothing" in (
+            text_of({"result": server.call("g")}))
+        server.unregister("g")
 
 
 def test_conversion_copes_with_whatever_a_written_schema_lets_through():
@@ -2223,6 +2270,60 @@ def test_conversion_copes_with_whatever_a_written_schema_lets_through():
     for bad in ({"p": 5}, {"m": 5}, {"c": "green"}, {"m": {"a": "soon"}}, {"b": "x"}):
         result = server.call("f", **bad)
         assert result["isError"] and "Invalid arguments" in result["content"][0]["text"]
+
+
+MODEL_PARTS = [  # (a schema that a model brings, the same for every client)
+    ({"type": "array", "prefixItems": [INT, STR], "minItems": 2},
+     {"type": "array", "items": {"anyOf": [INT, STR]}, "minItems": 2}),
+    ({"enum": ["a", None]}, {"enum": ["a"]}),
+    ({"anyOf": [INT, STR, {"type": "null"}]}, {"anyOf": [INT, STR]}),
+    ({"type": "object", "properties": {"discriminator": INT, "$ref": INT, "default": INT},
+      "required": ["discriminator"], "discriminator": {"propertyName": "x"}},
+     obj(["discriminator"], **{"discriminator": INT, "$ref": INT, "default": INT})),
+    ({"const": {"$ref": 1}, "examples": [{"$ref": None}]},
+     {"const": {"$ref": 1}, "examples": [{"$ref": None}]}),
+    ({"type": "string", "pattern": "["}, HintError),
+]
+
+
+@pytest.mark.parametrize("brought, expected", MODEL_PARTS, ids=str)
+def test_what_a_model_brings_is_made_portable(brought, expected):
+    class Brought:
+        @staticmethod
+        def model_json_schema():
+            return {"type": "object", "properties": {"x": brought}, "required": ["x"]}
+    if expected is HintError:
+        with pytest.raises(HintError, match="Brought has no good schema .*#/properties/x"):
+            schema_of(Brought)
+    else:
+        assert schema_of(Brought) == obj(["x"], x=expected)
+
+
+def test_what_a_dataclass_or_an_enum_shows_of_itself():
+    def f(color: Odd) -> Shared:
+        assert color is Odd.A
+        return Shared(1)
+    server = tool_server(f)
+    assert server.call("f", color="A")["structuredContent"] == {"x": 1}
+    assert mcp_server.plain([Odd.A, Color.RED, Level.LOW]) == ["A", "red", 1]
+
+
+def test_a_callable_object_is_read_itself():
+    class Caller:
+        func = "text"
+
+        async def __call__(self, a: int, ctx: Context) -> str:
+            return f"{a} {ctx.request_id}"
+    server = Server("test")
+    server.register(Caller(), name="f")
+    assert server.call("f", a=1)["content"][0]["text"] == "1 2"
+
+
+def test_the_choices_of_a_union_are_told_apart():
+    fields = [{"properties": {name: INT}, "additionalProperties": False} for name in "ab"]
+    assert validate({"c": 1}, {"anyOf": fields}, "x") == [
+        'x: expected no unknown property "c"; valid: a or no unknown property "c"; valid: b, '
+        "got object of 1 key"]
 
 
 def test_a_long_list_of_problems_is_cut():
