@@ -3247,18 +3247,6 @@ def for_crew(session, call, what, work, timeout=None):
                 call, time.monotonic() + call.heartbeat, call.progress.beat)
     return partial(call.run, guarded, session, call, what, work, failed)
 
-def run_tool(session, call, tool, given):
-    """The work of tools/call: check, call, convert."""
-    version, convert = call.client.version, tool.coerce or session.server.coerce
-    try:
-        return tool.result(tool.call(session, call, given, convert), version)
-    except BadArguments as error:
-        message = f"Invalid arguments for tool {tool.key!r}:\n{error}"
-        log("debug", message)
-        if version < V2025_11:
-            raise RpcError(INVALID_PARAMS, message) from None
-        return error_result(message)
-
 def named(records, kind, call):
     """The record that a request names, and the arguments that it gives."""
     name, given = param(call.params, "name", str), param(call.params, "arguments", dict, {})
@@ -3270,8 +3258,18 @@ def named(records, kind, call):
 
 def tools_call(session, call):
     tool, given = named(session.server.tools, "Tool", call)
+    version, convert = call.client.version, tool.coerce or session.server.coerce
     call.serial = tool.serial
-    work = partial(run_tool, session, call, tool, given)
+
+    def work():
+        try:
+            return tool.result(tool.call(session, call, given, convert), version)
+        except BadArguments as error:
+            message = f"Invalid arguments for tool {tool.key!r}:\n{error}"
+            log("debug", message)
+            if version < V2025_11:
+                raise RpcError(INVALID_PARAMS, message) from None
+            return error_result(message)
     return for_crew(session, call, f"Tool {tool.key!r}", work, tool.timeout)
 
 def not_found(call, uri, why=""):
@@ -3289,28 +3287,25 @@ def find_resource(server, call, uri):
             return resource, values
     raise not_found(call, uri)
 
-def resource_and_reader(session, call, uri):
-    """The resource of a URI, and a function that reads it."""
+def read_resource(session, call, uri):
+    """Find a resource and read it -> the result of resources/read."""
     resource, values = find_resource(session.server, call, uri)
-
-    def read():
-        try:
-            return resource.contents(resource.call(session, call, values, convert=True), uri)
-        except BadArguments as error:
-            raise not_found(call, uri, f"\n{error}") from None
-        except (LookupError, FileNotFoundError) as error:
-            if not values:  # of a template, it means that there is no such thing
-                raise
-            why = "" if session.server.mask_errors else f" ({describe(error)})"
-            raise not_found(call, uri, why) from None
-    return resource, read
+    try:
+        value = resource.call(session, call, values, convert=True)
+        result = {"contents": resource.contents(value, uri)}
+    except BadArguments as error:
+        raise not_found(call, uri, f"\n{error}") from None
+    except (LookupError, FileNotFoundError) as error:
+        if not values:  # of a template, it means that there is no such thing
+            raise
+        why = "" if session.server.mask_errors else f" ({describe(error)})"
+        raise not_found(call, uri, why) from None
+    return {**result, **resource.caching} if call.client.is_modern else result
 
 def resources_read(session, call):
     uri = param(call.params, "uri", str)
-    resource, read = resource_and_reader(session, call, uri)
-    caching = resource.caching if call.client.is_modern else {}
-    return for_crew(session, call, f"Resource {uri}",
-                    lambda: {"contents": read(), **caching})
+    work = partial(read_resource, session, call, uri)
+    return for_crew(session, call, f"Resource {uri}", work)
 
 def resources_subscribe(session, call):
     session.topics.add((UPDATED, param(call.params, "uri", str)))
@@ -3320,18 +3315,17 @@ def resources_unsubscribe(session, call):
     session.topics.discard((UPDATED, param(call.params, "uri", str)))
     return {}
 
-def get_prompt(session, call, prompt, given):
-    try:
-        value = prompt.call(session, call, given, convert=True)
-    except BadArguments as error:
-        raise RpcError(INVALID_PARAMS, f"Invalid arguments for prompt {prompt.key!r}:\n"
-                       f"{error}") from None
-    return {"description": prompt.entry["description"],
-            "messages": messages_of(value, call.client.version)}
-
 def prompts_get(session, call):
     prompt, given = named(session.server.prompts, "Prompt", call)
-    work = partial(get_prompt, session, call, prompt, given)
+
+    def work():
+        try:
+            value = prompt.call(session, call, given, convert=True)
+        except BadArguments as error:
+            raise RpcError(INVALID_PARAMS, f"Invalid arguments for prompt {prompt.key!r}:\n"
+                           f"{error}") from None
+        return {"description": prompt.entry["description"],
+                "messages": messages_of(value, call.client.version)}
     return for_crew(session, call, f"Prompt {prompt.key!r}", work)
 
 def completions(session, call, record, argument, value):
@@ -3593,8 +3587,8 @@ class Session:
                 self.connection.notify, "notifications/cancelled", {"requestId": call.id}))
 
     def read_resource(self, call, uri):
-        _, read = resource_and_reader(self, call, uri)
-        return guarded(self, call, f"Resource {uri}", read, refuse)
+        work = partial(read_resource, self, call, uri)
+        return guarded(self, call, f"Resource {uri}", work, refuse)["contents"]
 
     def tell(self, method, uri=None):
         """Notify a legacy client that is ready, and each listener of the modern era, if
