@@ -2956,14 +2956,15 @@ class Tool(Record):
         if allow_extra and input_schema is None:
             self.input_schema = {**self.input_schema, "additionalProperties": True}
         self.output_schema = self.signature.returns if output_schema is None else output_schema
-        if input_schema is not None:
-            self.check_input = usable(input_schema, f"{where}: input_schema")
-        self.check_output = None if self.output_schema is None else usable(
-            self.output_schema, f"{where}: output_schema", any_root=True)
         self.entry.setdefault("description", title or name)
         self.entry["inputSchema"] = self.input_schema
+        if input_schema is not None:
+            self.check_input = usable(input_schema, f"{where}: input_schema")
         if self.output_schema is not None:
             self.entry["outputSchema"] = self.output_schema
+            self.check_output = usable(self.output_schema, f"{where}: output_schema", True)
+            if self.output_schema.get("type") != "object":  # others would lose the whole list
+                self.fields = {**self.fields, "outputSchema": MODERN}
 
     def result(self, value, version):
         """What the function returned -> the result of tools/call."""
@@ -2975,15 +2976,9 @@ class Tool(Record):
             raise ToolError(f"Tool {self.key!r} broke its promise: what it returned does "
                             "not fit its output schema.\n" + "\n".join(problems))
         result = {"content": [text(json.dumps(value, ensure_ascii=False))]}
-        if version >= (V2025_06 if self.output_schema.get("type") == "object" else MODERN):
+        if version >= self.fields["outputSchema"]:
             result["structuredContent"] = value
         return result
-
-    def describe(self, version):
-        entry = super().describe(version)
-        if version < MODERN and entry.get("outputSchema", {}).get("type") != "object":
-            entry.pop("outputSchema", None)  # such a root would cost them the whole list
-        return entry
 
 def error_result(message):
     """A failure that the model is meant to read."""
