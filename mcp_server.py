@@ -2963,7 +2963,7 @@ class Tool(Record):
         if self.output_schema is not None:
             self.entry["outputSchema"] = self.output_schema
             self.check_output = usable(self.output_schema, f"{where}: output_schema", True)
-            if self.output_schema.get("type") != "object":  # others would lose the whole list
+            if self.output_schema.get("type") != "object":  # costs others the whole list
                 self.fields = {**self.fields, "outputSchema": MODERN}
 
     def result(self, value, version):
@@ -4388,23 +4388,21 @@ def load(target):
     globals().update(default_server=default, register=default.register, run=default.run,
                      resource=default.resource, prompt=default.prompt)
     module = import_file(path)
-
-    def has_any(server):
-        return any(getattr(server, kind) for kind in KINDS)
     servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
     if name:
         if name not in servers:
             raise CannotServe(f"{path}: {name} is no Server; there are: "
                               + (", ".join(sorted(servers)) or "none"))
         return servers[name]
-    if not servers and not has_any(default):
-        register_public(default, module)
-    filled = [key for key, server in servers.items() if has_any(server)]
-    if len(filled) + has_any(default) > 1:
-        advice = "; @register alone fills none of these" if has_any(default) else ""
+    filled = [s for s in (default, *servers.values()) if any(getattr(s, k) for k in KINDS)]
+    if len(filled) > 1:
+        names = [f"{path}:{key}" for key in sorted(servers) if servers[key] in filled]
+        advice = "; @register alone fills none of these" if default in filled else ""
         raise CannotServe(f"{path} fills several servers; pick one: "
-                          + ", ".join(f"{path}:{key}" for key in sorted(filled)) + advice)
-    return default if has_any(default) else servers[(filled or list(servers))[0]]
+                          + ", ".join(names) + advice)
+    if not filled and not servers:
+        register_public(default, module)
+    return (filled or [*servers.values(), default])[0]
 
 # --reload
 
@@ -4419,16 +4417,12 @@ def reload_on_change(target, server, get_server):
     """Whenever FILE or a neighbour that it imports has changed, serve what it is now.
 
     Calls in flight end with the old code; a file that fails leaves everything as it is."""
+    from glob import escape, glob
     folder = os.path.dirname(os.path.abspath(split_target(target)[0]))
 
     def times():
         """{file: when it was modified}"""
-        try:
-            names = os.listdir(folder)
-        except OSError:  # the folder is about to come back
-            names = []
-        found = {}
-        neighbours = [os.path.join(folder, name) for name in names if name.endswith(".py")]
+        found, neighbours = {}, glob(os.path.join(escape(folder), "*.py"))
         for file in {*neighbours, *files_of(folder).values()}:
             try:
                 found[file] = os.stat(file).st_mtime_ns
