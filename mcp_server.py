@@ -381,9 +381,9 @@ def message_of(envelope):
         return Request(id, method, params or {})
     else:
         problem = f"params: expected an object, got {type(params).__name__}"
-    # by place: JSON-RPC has it, MCP has not
-    by_place = problem.startswith("params") and isinstance(params, list)
-    return Malformed(id, RpcError(INVALID_PARAMS if by_place else INVALID_REQUEST, problem))
+        if isinstance(params, list):  # by place: JSON-RPC has it, MCP has not
+            return Malformed(id, RpcError(INVALID_PARAMS, problem))
+    return Malformed(id, RpcError(INVALID_REQUEST, problem))
 
 def refuse_constant(name):
     raise ValueError(f"{name} is not JSON")
@@ -410,13 +410,11 @@ def decode(line):
         if value:
             return [message_of(entry) for entry in value]
         return Malformed(None, RpcError(INVALID_REQUEST, "Empty batch: nothing to do"))
-    except UnicodeDecodeError as error:
-        problem = f"not UTF-8 at byte {error.start}"
     except RecursionError:
         problem = "nested too deeply"
     except MemoryError:
         problem = "too large for this machine's memory"
-    except ValueError as error:
+    except ValueError as error:  # it is no JSON, or no UTF-8
         problem = str(error)
     return Malformed(None, RpcError(PARSE_ERROR, f"Parse error: {problem}"))
 
@@ -2034,10 +2032,6 @@ def as_default(value):
                         "inside the function")
     return shown
 
-def load_fields(absent, loads, value, at):
-    """The fields of an object, loaded; None for those that are absent."""
-    return {**absent, **load_each(value.items(), loads.get, at)}
-
 def plan_fields(kind, rows, about, plan, strict=True):
     """The plan of an object with these fields; load gives them in a dict.
 
@@ -2074,7 +2068,7 @@ def plan_fields(kind, rows, about, plan, strict=True):
         fields[name], loads[name] = schema, load
     return ({"type": "object", "properties": fields, "required": required,
              "additionalProperties": False},
-            partial(load_fields, absent, loads))
+            lambda value, at: {**absent, **load_each(value.items(), loads.get, at)})
 
 def record_plan(cls, args, plan):
     modules = [sys.modules.get(base.__module__, sys) for base in cls.__mro__]
