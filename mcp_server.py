@@ -2864,8 +2864,6 @@ def finished(call, value):
     async def in_loop():
         try:
             return await value
-        except (SystemExit, KeyboardInterrupt) as error:  # these would end the loop
-            raise RuntimeError(describe(error)) from error
         except BaseException as error:  # a question inside a TaskGroup
             while getattr(error, "exceptions", ()):
                 error = error.exceptions[0]
