@@ -3623,11 +3623,10 @@ class Visitor:
     def __init__(self, server, version=NEWEST_HANDSHAKE):
         from socket import socketpair
         self._last_id, self._meta = 0, {}
-        self._sockets = ours, theirs = socketpair()
-        self._writer, self._reader, *streams = self._files = [
-            end.makefile(mode) for end, mode in ((ours, "wb"), (ours, "rb"),
-                                                 (theirs, "rb"), (theirs, "wb"))]
-        self._thread = start_thread(server.serve, "mcp-visited", *streams)
+        self._sockets = socketpair()
+        self._streams = [end.makefile("rwb") for end in self._sockets]
+        self._stream, stream = self._streams
+        self._thread = start_thread(server.serve, "mcp-visited", stream, stream)
         who = {"name": "mcp_server.py", "version": __version__}
         if version == MODERN:
             self._meta = {MCP + "protocolVersion": version, MCP + "clientInfo": who,
@@ -3650,9 +3649,9 @@ class Visitor:
             except OSError:  # the other side is gone
                 pass
             self._thread.join(seconds)
-        for file in (*self._files, *self._sockets):
+        for end in (*self._streams, *self._sockets):
             try:
-                file.close()
+                end.close()
             except OSError:  # what was not sent
                 pass
 
@@ -3663,8 +3662,8 @@ class Visitor:
         """The result of a question of the server's."""
 
     def _send(self, **message):
-        self._writer.write(encode({"jsonrpc": "2.0", **message}))
-        self._writer.flush()
+        self._stream.write(encode({"jsonrpc": "2.0", **message}))
+        self._stream.flush()
 
     def ask(self, method, **params):
         """The result of a request.  What comes before it is heard, or answered."""
@@ -3672,7 +3671,7 @@ class Visitor:
         meta = {"_meta": {**self._meta, "progressToken": self._last_id}}
         self._send(id=self._last_id, method=method, params={**params, **meta})
         while True:
-            message = json.loads(self._reader.readline())
+            message = json.loads(self._stream.readline())
             if "method" not in message:
                 break
             if "id" in message:
