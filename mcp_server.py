@@ -3947,16 +3947,15 @@ def run_process(get_server):
     if code or alive or not all_ended:
         end_process(code)
 
-def remind(forgotten):
+def remind(filled):
     """Tell a person what a script has registered and offers to nobody."""
-    if hasattr(sys, "last_type"):  # it has failed, and that is why
-        return
-    for server in forgotten:
-        names = ", ".join([*server.tools, *server.resources, *server.prompts])
-        print(f"mcp_server: {names[:200]}: registered, but not served.  End the script with "
-              "run() for @register, or server.run() for @server.register; of two servers, "
-              "one can include() the other.", file=sys.stderr)
-    forgotten.clear()
+    for server in filled:
+        if not (server.in_use or hasattr(sys, "last_type")):  # else the script has failed
+            names = ", ".join([*server.tools, *server.resources, *server.prompts])
+            print(f"mcp_server: {names[:200]}: registered, but not served.  End the script "
+                  "with run() for @register, or server.run() for @server.register; of two "
+                  "servers, one can include() the other.", file=sys.stderr)
+    filled.clear()
 
 class Server:
     """A set of tools, resources and prompts, and the ways to offer it.
@@ -3968,7 +3967,7 @@ class Server:
     """
 
     loading = False  # a file is read for what it registers: its run() does nothing
-    forgotten = []   # those that the script itself has filled, and not offered so far
+    filled = []      # those that the script itself has registered something with
 
     def __init__(self, name: str | None = None, version: str = "1.0.0", *,
                  title: str | None = None, description: str | None = None,
@@ -3999,7 +3998,7 @@ class Server:
         self._lane = SerialLane()
         self._sessions = []          # being served right now
         self._own_session = Session(self)  # the one that handle() speaks in
-        self._in_use = False         # run, served, handled or included by somebody
+        self.in_use = False          # run, served, handled or included by somebody
 
     # -- filling it
 
@@ -4091,7 +4090,7 @@ class Server:
     def include(self, other: Server, prefix: str = "") -> None:
         """Offer all that another server has now; tools and prompts with a prefix."""
         import copy
-        other._use()
+        other.in_use = True
         for kind in KINDS:
             for record in list(getattr(other, kind).values()):
                 if kind != "resources" and prefix:
@@ -4114,17 +4113,12 @@ class Server:
         records[record.key] = record
         self.kinds.add(kind)
         self._tell_of_list(kind)
-        if not self._in_use and self not in Server.forgotten:
+        if not self.in_use and self not in Server.filled:
             by_script = getattr(record.fn, "__module__", "") == "__main__" != __name__
             if by_script and hasattr(sys.modules["__main__"], "__file__"):
                 import atexit
-                atexit.register(remind, Server.forgotten)
-                Server.forgotten.append(self)
-
-    def _use(self):
-        self._in_use = True
-        if self in Server.forgotten:
-            Server.forgotten.remove(self)
+                atexit.register(remind, Server.filled)
+                Server.filled.append(self)
 
     def take_over(self, other: Server) -> None:
         """Serve the clients of another server from now on, and tell them of it."""
@@ -4166,7 +4160,7 @@ class Server:
     def handle(self, message: Any) -> Any:
         """One decoded message in, the response or None out, all on this thread."""
         import copy
-        self._use()
+        self.in_use = True
         return copy.deepcopy(self._own_session.handle(message))  # a list may be kept
 
     def call(self, tool_name: str, /, **arguments: Any) -> dict[str, Any]:
@@ -4193,7 +4187,7 @@ class Server:
 
     def serve_streams(self, reader, writer, io=None):
         set_log_level()
-        self._use()
+        self.in_use = True
         session = Session(self)
         connection = session.connection = Connection(
             reader, writer, session.on_request, session.on_notification, session.on_end,
@@ -4217,8 +4211,8 @@ class Server:
         Returns when everything has ended; else ends the process: after SIGINT (130)
         and SIGTERM (143), and when a handler or a thread of yours would not end."""
         if not Server.loading:
-            self._use()
-            remind(Server.forgotten)
+            self.in_use = True
+            remind(Server.filled)
             if {"--list", "--schema", "--call", "--config", "--reload"} & set(sys.argv):
                 print(f"mcp_server: not understood here; write python3 {__file__} "
                       + " ".join(sys.argv), file=sys.stderr)
