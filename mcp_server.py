@@ -787,8 +787,8 @@ class Connection:
     on_notification(method, params)
     on_end()                         nothing more will come
 
-    For its owner: start, wait, finish, end.  For handlers: notify, ask, answer_to,
-    withdraw, cancel, set_alarm, settle.
+    For its owner: start, wait, finish, end.  For handlers: notify, ask,
+    cancel, set_alarm, settle.
     """
 
     def __init__(self, reader, writer, on_request, on_notification, on_end, *, lane,
@@ -859,8 +859,20 @@ class Connection:
     def _is_open(self, call):
         return self._in_flight.get(call.key) is call
 
-    def ask(self, method, params, call):
-        """Send a request to the client -> the Question, for answer_to."""
+    def ask(self, questions, call, seconds):
+        """Send requests to the client: {key: {"method", "params"}} -> {key: its result}.
+
+        Raises what an answer, or silence for so long, means."""
+        deadline, sent = time.monotonic() + seconds, {}
+        try:
+            for key in questions:
+                sent[key] = self._send_question(call, **questions[key])
+            return {key: self._answer_to(sent[key], call, deadline) for key in sent}
+        finally:
+            for question in sent.values():
+                self._withdraw(question, call)
+
+    def _send_question(self, call, method, params):
         question = Question(next(self._question_ids), method)
         line = encode({"jsonrpc": "2.0", "id": question.id, "method": method,
                        "params": params})
@@ -876,8 +888,7 @@ class Connection:
     def _may_ask(self, call):
         return self._is_open(call) and not self._ended.is_set()
 
-    def answer_to(self, question, call, deadline):
-        """Wait for the client's result; raise what it, or the silence, means."""
+    def _answer_to(self, question, call, deadline):
         question.answered.wait(max(0, deadline - time.monotonic()))
         if call.cancelled:
             raise Cancelled
@@ -888,10 +899,8 @@ class Connection:
             raise ToolError(f"{question.method}: no answer, the client {why}")
         return question.result
 
-    def withdraw(self, question, call):
-        """Stop waiting for an answer; if none has come, tell the client."""
-        if question.answered.set in call.wakers:
-            call.wakers.remove(question.answered.set)
+    def _withdraw(self, question, call):
+        call.wakers.remove(question.answered.set)
         if self._questions.pop(question.id, None) and not self._ended.is_set():
             with call.gate:
                 self.notify("notifications/cancelled", {"requestId": question.id})
@@ -2745,7 +2754,7 @@ class Context:
 
     def _ask(self, questions):
         self.check_cancelled()
-        client = self._call.client
+        call, client = self._call, self._call.client
         questions = {key: fit_question(questions[key], client) for key in questions}
         lacks = {}
         for question in questions.values():
@@ -2756,8 +2765,14 @@ class Context:
                 MISSING_CAPABILITY, f"{methods}: this client cannot be asked, "
                 f"it has not declared the capability {json.dumps(lacks)}",
                 {"requiredCapabilities": lacks})
-        find = self._find_answers if client.is_modern else self._wait_for_answers
-        answers = find(questions)
+        if client.is_modern:  # the answers came with this request, or it ends here
+            missing = {key: questions[key] for key in questions if key not in call.answers}
+            if missing:
+                raise InputRequired(missing)
+            answers = {key: dict(call.answers[key]) for key in questions}
+        else:
+            patience = self._session.server.patience
+            answers = self._session.connection.ask(questions, call, patience)
         for key, question in questions.items():
             problems = answer_problems(question, answers[key])
             if problems:
@@ -2768,26 +2783,6 @@ class Context:
     def _refusal(self, code, message, data=None):
         modern = self._call.client.is_modern  # there it is for the client, not the model
         return RpcError(code, message, data) if modern else ToolError(message)
-
-    def _wait_for_answers(self, questions):
-        """Send all questions, then collect the answers; what goes wrong withdraws them."""
-        connection, call = self._session.connection, self._call
-        deadline, sent = time.monotonic() + self._session.server.patience, {}
-        try:
-            for key, question in questions.items():
-                sent[key] = connection.ask(question["method"], question["params"], call)
-            return {key: connection.answer_to(sent[key], call, deadline) for key in sent}
-        finally:
-            for question in sent.values():
-                connection.withdraw(question, call)
-
-    def _find_answers(self, questions):
-        """The answers that came with this request; what is missing ends the run."""
-        answers = self._call.answers
-        missing = {key: questions[key] for key in questions if key not in answers}
-        if missing:
-            raise InputRequired(missing)
-        return {key: dict(answers[key]) for key in questions}
 
     def read_resource(self, uri: str) -> Any:
         """Read a resource of this server -> its contents, as a client would get them."""
