@@ -466,10 +466,10 @@ class Call:
     interrupts = 0
     serial = False      # it must run on the thread of the serial tools
     timeout = None      # seconds its handler may take,
-    late = None         # and the reply if it takes longer
-    # For Part III: who asks; where progress goes, if anybody wants to know, and how often
-    # at least; what the client has answered, and the keys of what it was asked.
-    client = progress = heartbeat = None
+    late = None         # and what finds the result if it takes longer
+    # For Part III: who asks; where progress goes, if anybody wants to know; what the
+    # client has answered, and the keys of what it was asked.
+    client = progress = None
     answers, asked = {}, ()
 
     def __init__(self, request, batch=None):
@@ -1055,7 +1055,7 @@ class Connection:
             self.set_alarm(call, time.monotonic() + GRACE, self._press)
 
     def _expire(self, call, now):
-        self._stop(call, call.late)
+        self._stop(call, attempt(call.late))
 
     def _press(self, call, now):
         """Interrupt a stopped call again and again; in the end give it up."""
@@ -2485,8 +2485,9 @@ def kill_tree(process):
 class Progress:
     """The progress of one call: strictly increasing, and never without a token."""
 
-    def __init__(self, connection, call, token):
+    def __init__(self, connection, call, token, heartbeat):
         self._connection, self._call, self._token = connection, call, token
+        self._heartbeat = heartbeat    # seconds
         self._lock = threading.Lock()  # guards the next two, and the order of sending
         self._last, self._total = None, None
 
@@ -2504,7 +2505,7 @@ class Progress:
         """A sign of life, for clients that give up on silence: a hair more progress."""
         last, total = self._last or 0, self._total
         self.report(last + 1e-6 * max(1, abs(last)), total, "still running")
-        return now + call.heartbeat
+        return now + self._heartbeat
 
 # The questions that a client can be asked: the capability, and the shape of an answer.
 QUESTIONS = {
@@ -3218,15 +3219,14 @@ def for_crew(session, call, what, work, timeout=None):
     failed = error_result if call.method == "tools/call" else refuse
     call.timeout = session.server.timeout if timeout is None else timeout
     if call.timeout:
-        message = f"{what} timed out after {call.timeout:g} s and was stopped"
-        call.late = attempt(failed, message)
-    meta = call.params.get("_meta")
+        call.late = partial(
+            failed, f"{what} timed out after {call.timeout:g} s and was stopped")
+    meta, heartbeat = call.params.get("_meta"), session.server.heartbeat
     if meta and session.connection and is_id(meta.get("progressToken")):
-        call.progress = Progress(session.connection, call, meta["progressToken"])
-        call.heartbeat = session.server.heartbeat
-        if call.heartbeat:
-            session.connection.set_alarm(
-                call, time.monotonic() + call.heartbeat, call.progress.beat)
+        call.progress = Progress(session.connection, call, meta["progressToken"], heartbeat)
+        if heartbeat:
+            first = time.monotonic() + heartbeat
+            session.connection.set_alarm(call, first, call.progress.beat)
     return partial(call.run, guarded, session, call, what, work, failed)
 
 def named(records, kind, call):
@@ -3541,11 +3541,10 @@ class Session:
         if call.method in MAY_ASK:
             call.answers = open_answers(self, call)
         outcome = function(self, call)
-        if call.late and "result" in call.late:
-            call.late = {"result": modern_result(self.server, call, call.late["result"])}
         if outcome is UNANSWERED:
             return outcome
         if callable(outcome):
+            call.late = call.late and partial(run_modern, self, call, call.late)
             return partial(run_modern, self, call, outcome)
         return modern_result(self.server, call, outcome)
 
