@@ -65,7 +65,7 @@ import sys
 import threading
 import time
 from collections import ChainMap, deque
-from functools import lru_cache, partial, partialmethod
+from functools import cached_property, lru_cache, partial, partialmethod
 from io import BytesIO
 from itertools import count
 
@@ -169,19 +169,16 @@ def trace(direction, line):
     """Show a line of the wire: on stderr at level debug, and in the file of --trace.
 
     2026-05-01T10:55:12.123 in  {"jsonrpc": "2.0", "id": 1, "method": "ping"}"""
-    if not line:  # the end
-        return
     line = line.decode("utf-8", "replace").strip()
     try:
-        shown = json.dumps(redact(json.loads(line)))
+        shown = f"{direction:3} {json.dumps(redact(json.loads(line)))}"
     except (ValueError, RecursionError):  # not JSON
-        shown = json.dumps(redact(line))
-    log("debug", f"{direction:3} {shown}")
+        shown = f"{direction:3} {json.dumps(redact(line))}"
+    log("debug", shown)
     file = Log.file
     try:
         if file:
-            moment = time.strftime("%Y-%m-%dT") + clock()
-            file.write(f"{moment} {direction:3} {shown}\n".encode())
+            file.write(f"{time.strftime('%Y-%m-%dT')}{clock()} {shown}\n".encode())
     except (OSError, ValueError) as error:  # a full disk: serving goes on
         Log.file = None
         log("error", f"--trace: {error}; no more is written there")
@@ -301,7 +298,7 @@ class LineWriter:
         When nobody reads any more, say so once and drop it."""
         if self.closed:
             return
-        if Log.traced:
+        if Log.traced and line:
             trace("out", line)
         with self._lock:
             if wanted and not wanted():
@@ -735,17 +732,16 @@ def attempt(step, *args):
     """step(*args) -> {"result": ...} or {"error": ...}; functions are passed through."""
     try:
         outcome = step(*args)
+        later = outcome is UNANSWERED or callable(outcome)
+        return outcome if later else {"result": outcome}
     except RpcError as error:
-        return {"error": error.as_json()}
+        failure = error
     except Cancelled:
-        return {"error": RpcError(INTERNAL_ERROR, "Cancelled").as_json()}
+        failure = RpcError(INTERNAL_ERROR, "Cancelled")
     except BaseException as error:  # a request must not go unanswered
         log_traceback("a handler failed")
         failure = RpcError(INTERNAL_ERROR, f"Internal error: {describe(error)}")
-        return {"error": failure.as_json()}
-    if outcome is UNANSWERED or callable(outcome):
-        return outcome
-    return {"result": outcome}
+    return {"error": failure.as_json()}
 
 def wait_while(condition, seconds):
     """Return when condition() is false, or after so many seconds."""
@@ -2922,10 +2918,9 @@ class Record:
         except ValueError as error:
             raise BadArguments(str(error)) from None
 
-    def check_input(self, value, path):
-        # an inferred schema is known to be good, so it is prepared only when needed
-        self.check_input = prepare(self.input_schema)
-        return self.check_input(value, path)
+    @cached_property  # an inferred schema is known to be good: prepared when needed
+    def check_input(self):
+        return prepare(self.input_schema)
 
 class Tool(Record):
     """A function, its schemas, and its entry in tools/list."""
