@@ -2971,31 +2971,25 @@ def error_result(message):
 # {id} is one segment, {+path} may have several, {?q,lang} are optional in the query.
 
 VARIABLE = r"\{([+?]?)(\w+(?:,\w+)*)\}"
+TEMPLATE = r"[^{}]*(\{\+?\w+\}[^{}]+)*(\{\+?\w+\}[^{}]*)?(\{\?\w+(,\w+)*\})?"
 UNSAFE = r"[\0-\x1f\x7f\\]|^[A-Za-z]:|(^|/)\.\.?(/|$)"
 
 def template_pattern(template):
     """"notes://{topic}" -> (regex of its URIs, {"topic": ""}: the kind of each variable)."""
-    kinds, pattern, end = {}, "", 0
-    for found in re.finditer(VARIABLE, template):
-        kind, names = found.group(1), found.group(2).split(",")
-        if kind == "?" and found.end() == len(template) and not kinds.keys() & set(names):
-            here = r"(?:\?(?P<query_>[^#]*))?"
-        elif kind != "?" and len(names) == 1 and names[0] not in kinds and (
-                found.start() > end or not kinds):  # a text between each two of them
-            stops = "?#" if kind else "/?#"
-            if not kind and re.search(VARIABLE, template[found.end():]):
-                # ends where the text behind it begins: {a}-{b} must not take for ever
-                stops += re.escape(template[found.end():found.end() + 1])
-            here = f"(?P<{names[0]}>[^{stops}]+)"
-        else:
-            break
-        pattern += re.escape(template[end:found.start()]) + here
-        kinds.update(dict.fromkeys(names, kind))
-        end = found.end()
-    if re.search("[{}]", re.sub(r"\{[+?]?[\w,]+\}", "", template[:end]) + template[end:]):
+    text, *rest = re.split(VARIABLE, template)  # then kind, names, text for each variable
+    names = ",".join(rest[1::3]).split(",")
+    if not re.fullmatch(TEMPLATE, template) or len(set(names)) < len(names):
         raise ValueError(f"resource {template!r}: expected variables like {{id}}, {{+path}} "
                          "or, at the end, {?q,lang}, each once and not side by side")
-    return re.compile(pattern + re.escape(template[end:])), kinds
+    pattern, kinds = re.escape(text), {}
+    while rest:
+        kind, names, text, *rest = rest
+        kinds.update(dict.fromkeys(names.split(","), kind))
+        # ends where the text behind it begins: {a}-{b} must not take for ever
+        stops = "?#" if kind else "/?#" + re.escape(text[:1] if rest else "")
+        pattern += (r"(?:\?(?P<query_>[^#]*))?" if kind == "?" else
+                    f"(?P<{names}>[^{stops}]+)" + re.escape(text))
+    return re.compile(pattern), kinds
 
 class Resource(Record):
     """A function that gives the contents of a URI, or of all URIs of a template."""
