@@ -2361,17 +2361,6 @@ def link(uri: str, name: str, *, title: str | None = None,
     return Block(type="resource_link", uri=uri, name=name, **compact(
         title=title, description=description, mimeType=mime_type, size=size), **fields)
 
-def draw(value):
-    """An object that can draw itself (a plot, a picture) -> an image."""
-    if hasattr(value, "_repr_png_"):
-        png = value._repr_png_()
-        return image(png) if png else None
-    if hasattr(value, "savefig"):
-        buffer = BytesIO()
-        value.savefig(buffer, format="png")
-        return image(buffer.getvalue())
-    return None
-
 IMAGE_STARTS = ((b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg"),
                 (b"GIF8", "image/gif"))
 
@@ -2389,8 +2378,12 @@ def block_of(value):
             return text(value.decode("utf-8"))
         except UnicodeDecodeError:
             return embedded("data:result", bytes(value))
-    drawing = None if isinstance(value, (dict, list, tuple)) else draw(value)
-    return drawing or text(json.dumps(plain(value), ensure_ascii=False))
+    png = value._repr_png_() if hasattr(value, "_repr_png_") else None  # draws itself
+    if not png and hasattr(value, "savefig"):  # a plot
+        png = BytesIO()
+        value.savefig(png, format="png")
+        png = png.getvalue()
+    return image(png) if png else text(json.dumps(plain(value), ensure_ascii=False))
 
 def blocks_of(value):
     """What a handler returned -> content blocks.  A list is one only if it has some."""
