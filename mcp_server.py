@@ -3236,11 +3236,10 @@ def tools_call(session, call):
             return error_result(message)
     return for_crew(session, call, f"Tool {tool.key!r}", work, tool.timeout)
 
-def not_found(call, uri, why=""):
-    code = INVALID_PARAMS if call.client.is_modern else RESOURCE_NOT_FOUND
-    return RpcError(code, f"Resource not found: {uri}{why}", {"uri": uri})
+def not_found(uri, why=""):
+    return RpcError(RESOURCE_NOT_FOUND, f"Resource not found: {uri}{why}", {"uri": uri})
 
-def find_resource(server, call, uri):
+def find_resource(server, uri):
     """The resource of a URI and its variables: exact matches first, then templates."""
     exact = server.resources.get(uri)
     if exact and not exact.is_template:
@@ -3249,21 +3248,21 @@ def find_resource(server, call, uri):
         values = resource.match(uri) if resource.is_template else None
         if values is not None:
             return resource, values
-    raise not_found(call, uri)
+    raise not_found(uri)
 
 def read_resource(session, call, uri):
     """Find a resource and read it -> the result of resources/read."""
-    resource, values = find_resource(session.server, call, uri)
+    resource, values = find_resource(session.server, uri)
     try:
         value = resource.call(session, call, values, convert=True)
         result = {"contents": resource.contents(value, uri)}
     except BadArguments as error:
-        raise not_found(call, uri, f"\n{error}") from None
+        raise not_found(uri, f"\n{error}") from None
     except (LookupError, FileNotFoundError) as error:
         if not values:  # of a template, it means that there is no such thing
             raise
         why = "" if session.server.mask_errors else f" ({describe(error)})"
-        raise not_found(call, uri, why) from None
+        raise not_found(uri, why) from None
     return {**result, **resource.caching} if call.client.is_modern else result
 
 def resources_read(session, call):
