@@ -69,6 +69,9 @@ from functools import cached_property, lru_cache, partial, partialmethod
 from io import BytesIO
 from itertools import count
 
+if sys.version_info < (3, 9):
+    raise ImportError(f"mcp_server needs Python 3.9 or newer, this is {sys.version}")
+
 TYPE_CHECKING = False  # type checkers take this for true; typing costs 3 ms to import
 if TYPE_CHECKING:
     from typing import Any, BinaryIO, Callable, Iterable, Iterator, TypeVar, overload
@@ -1094,8 +1097,11 @@ class Connection:
 
 def as_base64(data):
     """b"hi" -> "aGk="; text is taken to be base64 already."""
-    if isinstance(data, str):
+    if isinstance(data, str) and re.match(r"[\w+/=\s]*$", data[:100]):
         return data
+    if isinstance(data, str):
+        raise ValueError(f"expected bytes or base64, got {data[:100]!r}; for a file, pass "
+                         "pathlib.Path(...).read_bytes()")
     from binascii import b2a_base64
     return b2a_base64(bytes(data), newline=False).decode()
 
@@ -1153,9 +1159,10 @@ def plain(value):
             return plain(base(value))
     if kind.__module__ in ("decimal", "uuid", "fractions"):
         return str(value)
-    raise TypeError(
-        f"a value of type {kind.__name__} cannot be sent as JSON: return text, a number, a "
-        "list, a dict, a dataclass, or a content block such as image(...)")
+    advice = "await it" if hasattr(value, "__await__") else (
+        "return text, a number, a list, a dict, a dataclass, or a content block such as "
+        "image(...)")
+    raise TypeError(f"a value of type {kind.__name__} cannot be sent as JSON: {advice}")
 
 # ----------------------------------------------------------------------------------
 # 9. Validation: value, schema -> problems
@@ -2431,8 +2438,10 @@ def messages_of(value, version, arrays=False):
 # 12. Context: what a handler may ask of us
 # ----------------------------------------------------------------------------------
 
-def in_background(work):
-    """work() on a thread of its own -> an awaitable for the coroutine that waits."""
+async def in_background(work):
+    """work(), on a thread of its own, for the coroutine that waits.
+
+    Like all coroutines it does not begin before somebody awaits it."""
     from asyncio import wrap_future
     from concurrent.futures import Future
     future = Future()
@@ -2445,7 +2454,7 @@ def in_background(work):
             future.set_exception(error)
 
     start_thread(run, "mcp-wait")
-    return wrap_future(future)
+    return await wrap_future(future)
 
 def kill_tree(process):
     """End a child and all its children, at once."""
@@ -2556,6 +2565,10 @@ def fit_field(name, field, version):
 
 def fit_form(schema, version):
     """A form, which is one level of plain fields, as a client of that revision knows it."""
+    if schema and not isinstance(schema.get("properties"), dict) and schema != {
+            "type": "object"}:
+        raise ValueError(f'elicit: expected a schema with "properties", or a dataclass, got '
+                         f"{quote(schema)}")
     fields = {name: fit_field(name, field, version)
               for name, field in schema.get("properties", {}).items()}
     fields = compact(**fields)
@@ -2823,6 +2836,34 @@ def usable(schema, where, any_root=False):
     except SchemaError as error:
         raise ValueError(f"{where}: {error}") from None
 
+WORDS, NUMBER_ABOVE = {"type": "string"}, {"type": "number", "minimum": 0}
+COUNT, SWITCH = {"type": "integer", "minimum": 1}, {"type": "boolean"}
+OPTIONS = {"properties": {  # what would only show later, in a client that loses all tools
+    **dict.fromkeys(["name", "version", "title", "description", "instructions",
+                     "websiteUrl", "mimeType"], WORDS),
+    **dict.fromkeys(["timeout", "heartbeat", "patience", "ttlMs"], NUMBER_ABOVE),
+    **dict.fromkeys(["max_workers", "page_size", "max_line"], COUNT),
+    "icons": {"type": "array", "items": {
+        "type": "object", "required": ["src"], "properties": {"src": WORDS}}},
+    "annotations": {"type": "object", "properties": {"title": WORDS, **dict.fromkeys(
+        ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"], SWITCH)}},
+    "_meta": {"type": "object"}, "size": {"type": "integer", "minimum": 0},
+    "cacheScope": {"enum": ["public", "private"]},
+}}
+
+option_problems = lru_cache(maxsize=None)(lambda: prepare(OPTIONS))  # once, when needed
+
+def check_options(where, options):
+    """Refuse what is no JSON, or of the wrong type: a ValueError lists all problems."""
+    try:
+        ENCODER.encode(options)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {error}; schemas, annotations, icons and meta must be "
+                         "plain JSON") from None
+    problems = option_problems()(options, "options")
+    if problems:
+        raise ValueError(f"{where}: " + "; ".join(problems))
+
 LOOP_LOCK = threading.Lock()  # held to call the next function: two would make two loops
 
 @lru_cache(maxsize=None)
@@ -2876,12 +2917,8 @@ class Record:
         self.input_schema = self.signature.schema
         written["description"] = written["description"] or self.signature.doc or None
         self.entry = compact(**written)
-        try:
-            if {*map(type, self.entry.values())} != {str}:  # text is good, what we infer too
-                ENCODER.encode(self.entry)  # now, not in the first list
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{where}: {error}; schemas, annotations, icons and meta "
-                             "must be plain JSON") from None
+        if self.entry.keys() != {"name", "description"} or type(self.entry["description"]) != str:
+            check_options(where, self.entry)  # now, not in the first list
 
     def describe(self, version):
         """Its entry in a list, for a client of that revision."""
@@ -2928,6 +2965,8 @@ class Tool(Record):
                          description=description, inputSchema=input_schema,
                          outputSchema=output_schema, annotations=annotations, icons=icons,
                          _meta=meta)
+        if timeout is not None:
+            check_options(where, {"timeout": timeout})
         self.timeout, self.serial, self.coerce = timeout, serial, coerce
         if allow_extra and input_schema is None:
             self.input_schema = {**self.input_schema, "additionalProperties": True}
@@ -2963,6 +3002,7 @@ def error_result(message):
 # A resource has a fixed URI, or a template (RFC 6570) with three kinds of variables:
 # {id} is one segment, {+path} may have several, {?q,lang} are optional in the query.
 
+URI = r"[A-Za-z][\w+.-]*:"  # how one begins
 VARIABLE = r"\{([+?]?)(\w+(?:,\w+)*)\}"
 TEMPLATE = r"[^{}]*(\{\+?\w+\}[^{}]+)*(\{\+?\w+\}[^{}]*)?(\{\?\w+(,\w+)*\})?"
 UNSAFE = r"[\0-\x1f\x7f\\]|^[A-Za-z]:|(^|/)\.\.?(/|$)"
@@ -2991,7 +3031,9 @@ class Resource(Record):
                  icons, meta, ttl_ms, cache_scope):
         where = f"resource {uri!r}"
         self.caching = compact(ttlMs=ttl_ms, cacheScope=cache_scope)
-        if not re.match(r"[A-Za-z][\w+.-]*:", uri):
+        if self.caching:
+            check_options(where, self.caching)
+        if not re.match(URI, uri):
             raise ValueError(f"{where}: expected a URI such as notes://today")
         self.pattern, self.kinds = template_pattern(uri)
         self.is_template = bool(self.kinds)
@@ -3507,7 +3549,7 @@ class Session:
             raise RpcError(METHOD_NOT_FOUND, f"Unknown method: {call.method}")
         if self.state not in (LEGAL.get(call.method) or LEGAL[...]):
             raise RpcError(INVALID_REQUEST, f"{call.method}: {ADVICE[self.state]}")
-        if call.method not in LISTS and capability not in (None, *self.server.capabilities()):
+        if not self.server.serves(capability) and call.method not in LISTS:
             raise RpcError(METHOD_NOT_FOUND, f"{call.method}: this server has no {capability}")
         call.client = self.client
         return function(self, call)
@@ -3515,10 +3557,9 @@ class Session:
     def _modern_request(self, call, meta):
         call.client = modern_client(meta)
         function, era, capability = METHODS.get(call.method, (None, LEGACY_ONLY, None))
-        capabilities = self.server.capabilities()
-        if era == LEGACY_ONLY or capability and capability not in capabilities:
+        if era == LEGACY_ONLY or not self.server.serves(capability):
             raise RpcError(METHOD_NOT_FOUND, f"{call.method}: not in {MODERN}, or nothing "
-                           f"here has it; there are: {', '.join(capabilities)}")
+                           f"here has it; there are: {', '.join(self.server.capabilities())}")
         if call.method in MAY_ASK:
             call.answers = open_answers(self, call)
         outcome = function(self, call)
@@ -3895,6 +3936,18 @@ def notice(server):
     return NOTICE.format(name=server.info["name"], offers=", ".join(offers) or "nothing",
                          end="Ctrl-D" if os.name == "posix" else "Ctrl-Z Enter")
 
+def loaded_twice():
+    """What to say of a script, or FILE.py, that is imported by what it imports, or ""."""
+    modules = {name: module for name, module in list(sys.modules.items())
+               if getattr(module, "__dict__", {}).get("__file__")}
+    for script in modules:
+        for name in modules if script == "__main__" or script.startswith("served.") else ():
+            one, other = modules[script], modules[name]
+            if one is not other and one.__file__ == other.__file__:
+                return (f"{one.__file__} was loaded twice, as {script} and as {name}; what "
+                        "several files import belongs into a file of its own")
+    return ""
+
 def run_process(get_server):
     """Serve this process's stdin and stdout, which are ours before get_server is called."""
     import signal
@@ -3905,6 +3958,8 @@ def run_process(get_server):
     try:
         with StandardIO(restore=False, signals=list(usual_handlers)) as io:
             server = get_server()
+            if not server.kinds and loaded_twice():
+                log("error", f"nothing is registered: {loaded_twice()}")
             if on_terminal:
                 print(notice(server), file=sys.stderr)
             all_ended = server.serve_streams(io.reader, io.writer, io)
@@ -3957,11 +4012,14 @@ class Server:
         self.info = compact(
             name=name or script.strip("-") or "mcp_server", version=version, title=title,
             description=description, websiteUrl=website_url, icons=icons)
+        self.caching = {"ttlMs": ttl_ms, "cacheScope": cache_scope}  # of lists
+        check_options("Server", {**self.info, **self.caching, **compact(
+            instructions=instructions, timeout=timeout, max_workers=max_workers,
+            page_size=page_size, heartbeat=heartbeat, patience=patience, max_line=max_line)})
         self.instructions = instructions
         self.timeout, self.page_size = timeout, page_size
         self.mask_errors, self.coerce = mask_errors, coerce
         self.heartbeat, self.patience = heartbeat, patience
-        self.caching = {"ttlMs": ttl_ms, "cacheScope": cache_scope}  # of lists
         self.extensions = extensions
         self.tools = {}              # name -> Tool, in the order of registration
         self.resources = {}          # URI or template -> Resource
@@ -3974,6 +4032,7 @@ class Server:
         self._sessions = []          # being served right now
         self._own_session = Session(self)  # the one that handle() speaks in
         self.in_use = False          # run, served, handled or included by somebody
+        self._is_over = False        # run() has returned
 
     # -- filling it
 
@@ -3995,6 +4054,9 @@ class Server:
                  input_schema=None, output_schema=None, annotations=None, icons=None,
                  meta=None, timeout=None, serial=False, coerce=False, allow_extra=False):
         """Make a function a tool: @register, @register(name="sum"), or register(fn)."""
+        if not isinstance(self, Server):  # it is the function, and the class has no name
+            raise TypeError('register: write server = Server("name") first, with parentheses')
+
         def add(fn):
             if not callable(fn):
                 raise TypeError(f"register: expected a function, got {fn!r}; to give a "
@@ -4082,12 +4144,14 @@ class Server:
     def _add(self, kind, record):
         records = getattr(self, kind)
         if record.key in records:
-            raise ValueError(
-                f"a {kind[:-1]} called {record.key!r} is registered already; pass another "
-                f"name=, or call unregister({record.key!r}) first")
+            raise ValueError(f"a {kind[:-1]} called {record.key!r} is registered already; " + (
+                loaded_twice() or "pass another name=, or call "
+                f"unregister({record.key!r}) first"))
         records[record.key] = record
         self.kinds.add(kind)
         self._tell_of_list(kind)
+        if self._is_over:
+            log("error", f"{record.key}: registered when run() was over; put run() at the end")
         if not self.in_use and self not in Server.filled:
             by_script = getattr(record.fn, "__module__", "") == "__main__" != __name__
             if by_script and hasattr(sys.modules["__main__"], "__file__"):
@@ -4129,6 +4193,11 @@ class Server:
                 completions={} if has_arguments else None,
                 logging={}, extensions=self.extensions)
         return dict(kept["capabilities"])
+
+    def serves(self, capability: str | None) -> bool:
+        """Whether it has what a method needs: a capability, or none."""
+        return capability is None or capability in self.kinds or (
+            capability in self.capabilities())
 
     # -- trying it
 
@@ -4192,6 +4261,7 @@ class Server:
                 print(f"mcp_server: not understood here; write python3 {__file__} "
                       + " ".join(sys.argv), file=sys.stderr)
             run_process(lambda: self)
+            self._is_over = True
 
 default_server = Server()
 register = default_server.register
@@ -4443,19 +4513,33 @@ class Person(Visitor):
         return result
 
     def answer(self, method, params):
-        content = {}
+        form = params["requestedSchema"]
         print(params["message"], file=sys.stderr)
-        for name, field in params["requestedSchema"]["properties"].items():
-            choices = {"boolean": ["true", "false"]}.get(field.get("type"))
-            choices = field.get("enum") or choices or [field.get("type", "string")]
+        content = {name: self._fill_in(name, field, name in form.get("required", ()))
+                   for name, field in form["properties"].items()}
+        if None in content.values():
+            return {"action": "cancel"}
+        return {"action": "accept", "content": {
+            name: value for name, value in content.items() if value is not ...}}
+
+    def _fill_in(self, name, field, required):
+        """What is typed for a field, once it fits; ... for none, None at the end of input."""
+        is_switch = field.get("type") == "boolean"
+        choices = ["yes", "no"] if is_switch else field.get("enum") or [field.get("type")]
+        while True:
             kind = "/".join(map(str, choices))
             print(f"  {name} ({kind}): ", end="", file=sys.stderr, flush=True)
             typed = sys.stdin.readline()
-            if not typed:  # Ctrl-D
-                return {"action": "cancel"}
-            if typed.strip():
-                content[name] = typed_value(typed.strip(), field)
-        return {"action": "accept", "content": content}
+            word = typed.strip()
+            if not typed or not word and not required:
+                return ... if typed else None
+            value = typed_value(word, field)
+            if is_switch:
+                value = {"y": True, "yes": True, "n": False, "no": False}.get(word, value)
+            problems = validate(value, field, name)
+            if not problems:
+                return value
+            print("\n".join(problems), file=sys.stderr)
 
 def headline(entry):
     """How a tool or a prompt is called: add(a, [b]).  Of a resource: its URI."""
@@ -4468,19 +4552,28 @@ def headline(entry):
     names = [name if needed else f"[{name}]" for name, needed in takes.items()]
     return f"{entry['name']}({', '.join(names)})"
 
+def offers_of(person):
+    """All that a server offers: [("tool", its entry), ("resource", its entry), ...]"""
+    return [(method.partition("s/")[0], entry)
+            for method in LISTS for entry in person.ask_all(method)]
+
 def table_of(person):
     """A table for people of all that a server offers."""
-    rows = [(method.partition("s/")[0], headline(entry),
-             entry.get("description", "").partition("\n")[0])
-            for method in LISTS for entry in person.ask_all(method)]
+    rows = [(kind, headline(entry), entry.get("description", "").partition("\n")[0])
+            for kind, entry in offers_of(person)]
     width = min(40, max((len(head) for _, head, _ in rows), default=0))
-    return "\n".join(f"{kind:9} {head:{width}}  {about}".rstrip() for kind, head, about in rows)
+    return "\n".join(f"{kind:9} {head:{width}}  {about}".rstrip()
+                     for kind, head, about in rows) or (
+                         f"nothing is registered; {loaded_twice()}".rstrip("; "))
 
-def input_schema_of(person, name):
-    tools = {tool["name"]: tool for tool in person.ask_all("tools/list")}
-    if name not in tools:
-        raise CannotServe(f"no tool is called {name!r}; there are: {', '.join(tools)}")
-    return tools[name]["inputSchema"]
+def entry_of(person, name, *kinds):
+    """The kind and the entry of what has that name."""
+    named = {(kind, entry["name"]): entry for kind, entry in offers_of(person)}
+    for kind in kinds:
+        if (kind, name) in named:
+            return kind, named[kind, name]
+    raise CannotServe(f"no {' or '.join(kinds)} is called {name!r}; there are: "
+                      + ", ".join(name for kind, name in named if kind in kinds))
 
 def arguments_of(words, schema):
     """["a=2", "b=x"] or ['{"a": 2, "b": "x"}'] -> {"a": 2, "b": "x"}"""
@@ -4501,22 +4594,35 @@ def arguments_of(words, schema):
 
 def shown(name, block):
     """A content block as text; a picture or a sound is written to a new file."""
+    data = block.get("data") or block.get("blob")
     if "text" in block:
         return block["text"]
-    if "data" not in block:
+    if not data:
         return json.dumps(block, indent=2, ensure_ascii=False)
     from binascii import a2b_base64
     from mimetypes import guess_extension
+    name = re.sub(r"[^\w.-]+", "_", name)
     number, ending = 1, guess_extension(block["mimeType"]) or ".bin"
     while os.path.exists(f"{name}-{number}{ending}"):
         number += 1
     with open(f"{name}-{number}{ending}", "xb") as file:
-        file.write(a2b_base64(block["data"]))
+        file.write(a2b_base64(data))
     return f"wrote {file.name}"
 
-def call_tool(person, name, words):
-    """--call NAME a=2 b=3, or --call NAME '{"a": 2}' -> (what came back, exit code)"""
-    arguments = arguments_of(words, input_schema_of(person, name))
+def try_out(person, name, words):
+    """--call NAME a=2 b=3 calls a tool or gets a prompt, --call URI reads a resource
+    -> (what came back, exit code)"""
+    if re.match(URI, name):
+        result = person.ask("resources/read", uri=name)
+        return "\n".join(shown(name, contents) for contents in result["contents"]), 0
+    kind, entry = entry_of(person, name, "tool", "prompt")
+    schema = entry.get("inputSchema") or {
+        "properties": {each["name"]: STRING for each in entry["arguments"]}}
+    arguments = arguments_of(words, schema)
+    if kind == "prompt":
+        messages = person.ask("prompts/get", name=name, arguments=arguments)["messages"]
+        return "\n".join(f"{each['role']}: {shown(name, each['content'])}"
+                         for each in messages), 0
     result = person.ask("tools/call", name=name, arguments=arguments)
     texts = [shown(name, block) for block in result["content"]]
     return "\n".join(texts), int(result.get("isError", False))
@@ -4571,7 +4677,8 @@ def read_options():
     add("--list", action="store_true", help="show what it offers")
     add("--schema", metavar="NAME", help="show the schema of a tool")
     add("--call", nargs="+", metavar="NAME", action="extend",
-        help="call a tool: NAME a=2 b=3, or NAME '{\"a\": 2}'")
+        help="call a tool or get a prompt: NAME a=2 b=3, or NAME '{\"a\": 2}'; "
+             "or read a resource: URI")
     add("--config", choices=CLIENTS, help="show what to paste or run there")
     add = parser.add_argument
     add("--protocol", choices=PROTOCOL_VERSIONS, default=NEWEST_HANDSHAKE, metavar="DATE",
@@ -4585,6 +4692,8 @@ def read_options():
     options = parser.parse_args()
     if not options.file and options.reload:
         parser.error("--reload needs a FILE.py")
+    if (options.trace or "").endswith(".py"):
+        parser.error("--trace FILE: the file to write to, not a .py")
     if not options.file and any(word.endswith(".py") for word in options.call or ()):
         parser.error("FILE.py comes first: mcp_server.py FILE.py --call NAME a=2")
     return options
@@ -4598,8 +4707,9 @@ def output_of(options, get_server):
         if options.list:
             return table_of(person), 0
         if options.schema:
-            return json.dumps(input_schema_of(person, options.schema), indent=2), 0
-        return call_tool(person, options.call[0], options.call[1:])
+            _, tool = entry_of(person, options.schema, "tool")
+            return json.dumps(tool["inputSchema"], indent=2), 0
+        return try_out(person, options.call[0], options.call[1:])
 
 def main():
     """python mcp_server.py [FILE.py] ...: see --help."""

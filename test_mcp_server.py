@@ -2528,6 +2528,22 @@ BAD_REGISTRATIONS = [  # (name, what is done, what the message must say)
         "type": "object", "properties": {"a": {"pattern": "("}}}), "pattern"),
     ("meta not JSON", lambda s: s.register(ok, meta={"a": object()}), "plain JSON"),
     ("unregister unknown", lambda s: s.unregister("nope"), "nope"),
+    ("a class for a server", lambda s: Server.register(ok), 'Server("name")'),
+    ("icons no list", lambda s: s.register(ok, icons="a.png"), "options.icons: expected array"),
+    ("icons no objects", lambda s: s.prompt(icons=["a.png"])(ok), "options.icons[0]: expected"),
+    ("an icon of nothing", lambda s: s.register(ok, icons=[{}]), "options.icons[0].src"),
+    ("description no text", lambda s: s.register(ok, description=("a",)), "description: expec"),
+    ("title no text", lambda s: s.resource("a://b", title=5)(ok), "options.title: expected str"),
+    ("annotations no object", lambda s: s.register(ok, annotations="x"), "options.annotations"),
+    ("a hint that is no hint", lambda s: s.register(ok, annotations={"readOnlyHint": "maybe"}),
+     'options.annotations.readOnlyHint: expected boolean, got string "maybe"'),
+    ("meta no object", lambda s: s.register(ok, meta="x"), "options._meta: expected object"),
+    ("a time limit in words", lambda s: s.register(ok, timeout="5"), "options.timeout: expected"),
+    ("a negative time limit", lambda s: Server(timeout=-1), "options.timeout: expected at least"),
+    ("no workers", lambda s: Server(max_workers=0), "options.max_workers: expected at least 1"),
+    ("workers in words", lambda s: Server(max_workers="4"), "options.max_workers: expected int"),
+    ("pages of nothing", lambda s: Server(page_size=0), "options.page_size: expected at least"),
+    ("an odd scope", lambda s: s.resource("a://b", cache_scope="all")(ok), '"public" or "priv'),
 ]
 
 
@@ -4059,6 +4075,74 @@ FILES = {
                 "count": {"type": "integer"}, "note": {"type": "string"}}})
             return f"{answer} in {ctx.protocol_version}"
         """,
+    "offers.py": """
+        from mcp_server import Context, prompt, register, resource
+        @register
+        def sure(ctx: Context) -> str:
+            "Asks."
+            return str(ctx.elicit("Sure?", {"required": ["ok"], "properties": {
+                "ok": {"type": "boolean"}}}))
+        @register
+        def vague(ctx: Context) -> str:
+            "Asks nothing."
+            return str(ctx.elicit("Sure?", {"sure": bool}))
+        @register
+        async def forgets(ctx: Context) -> str:
+            "Does not await."
+            return ctx.run(["no such command"]).stdout
+        @register
+        async def gives(ctx: Context):
+            "Returns what it should await."
+            return ctx.elicit("Sure?", {})
+        @register
+        def blank() -> object:
+            "No picture."
+            from mcp_server import image
+            return image("chart.png")
+        @prompt
+        def greet(name: str, loud: bool = False) -> str:
+            "Greets."
+            return f"Hello {name}, {loud}"
+        @resource("n://{x}")
+        def number(x: int) -> dict:
+            "A number."
+            return {"x": x}
+        @resource("b://raw")
+        def raw() -> bytes:
+            "Bytes."
+            return b"\\0\\1"
+        """,
+    "around.py": """
+        from mcp_server import Server
+        server = Server("around")
+        import back
+        if __name__ == "__main__":
+            server.run()
+        """,
+    "back.py": """
+        from around import server
+        @server.register
+        def lost() -> str:
+            "Lost."
+            return "lost"
+        """,
+    "circle.py": """
+        from mcp_server import register
+        import circle_back
+        @register
+        def once() -> str:
+            "Once."
+            return "once"
+        """,
+    "circle_back.py": "import circle",
+    "hasty.py": """
+        from mcp_server import register, run
+        run()
+        @register
+        def late() -> str:
+            "Late."
+            return "late"
+        """,
     "missing.py": "\nimport no_such_module",
     "leans_on_broken.py": "\n\nimport broken",
     "leans_on_failing.py": "import failing",
@@ -4090,6 +4174,19 @@ COMMANDS = [  # (words, exit code, what stands on stdout, or on stderr if it fai
     ("paged.py --list --protocol 2024-11-05", 0, "tool      c()    c\ntool      ask()  Asks."),
     ("paged.py --list --protocol 2026-07-28", 0, "tool      c()    c\ntool      ask()  Asks."),
     ("paged.py --call ask", 0, "{'action': 'cancel'} in 2025-11-25\ninfo: hello there"),
+    ("offers.py --call greet name=Bo loud=true", 0, "user: Hello Bo, True\n"),
+    ("offers.py --call greet loud=true", 1, "arguments.name: expected string (required)"),
+    ("offers.py --call n://5", 0, '{"x": 5}\n'), ("offers.py --call n://x", 1, "Resource not found"),
+    ("offers.py --call b://raw", 0, "wrote b_raw-1.bin"),
+    ("offers.py --call sure", 0, "{'action': 'cancel'}"),
+    ("offers.py --call vague", 1, 'elicit: expected a schema with "properties"'),
+    ("offers.py --call forgets", 1, "'coroutine' object has no attribute 'stdout'"),
+    ("offers.py --call gives", 1, "a value of type coroutine cannot be sent as JSON: await it"),
+    ("offers.py --call blank", 1, "expected bytes or base64, got 'chart.png'; for a file, pass"),
+    ("offers.py --schema greet", 1, "no tool is called 'greet'"),
+    ("around.py --list", 0, "around.py was loaded twice, as served.around and as around"),
+    ("circle.py --list", 1, "circle.py was loaded twice, as served.circle and as circle"),
+    ("offers.py --trace offers.py", 2, "--trace FILE: the file to write to, not a .py"),
     ("own.py:third --list", 1, "third is no Server; there are: first, second"),
     ("functions.py --call add a=5", 0, "7"),
     ("functions.py --call add a=5 b=x", 1, 'arguments.b: expected integer, got string "x"'),
@@ -4142,9 +4239,10 @@ def test_a_question_is_put_to_the_person(version, tmp_path):
     assert done.stdout == f"{{'action': 'accept', 'content': {{'count': 5}}}} in {version}\n"
     assert "How many?\n  count (integer):   note (string): " in done.stderr
     done = command_line(tmp_path, "paged.py", "--call", "ask", "--protocol", version,
-                        typed="five\nx\n")
-    assert done.returncode == 1
-    assert 'content.count: expected integer, got string "five"' in done.stdout + done.stderr
+                        typed="five\n5\nx\n")  # asked again until it fits
+    assert done.returncode == 0 and "{'count': 5, 'note': 'x'}" in done.stdout
+    assert done.stderr.count("count (integer): ") == 2
+    assert 'count: expected integer, got string "five"' in done.stderr
 
 
 def test_pictures_are_not_written_over(tmp_path):
@@ -4152,6 +4250,21 @@ def test_pictures_are_not_written_over(tmp_path):
         done = command_line(tmp_path, "--call", "chart", "values=[1, 2.5, 0]")
         assert done.stdout == f"wrote chart-{number}.png\n"
     assert (tmp_path / "chart-1.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_a_yes_is_true(tmp_path):
+    done = command_line(tmp_path, "offers.py", "--call", "sure", typed="maybe\n\ny\n")
+    assert done.stdout == "{'action': 'accept', 'content': {'ok': True}}\n"
+    assert done.stderr.count("ok (yes/no): ") == 3
+
+
+@pytest.mark.parametrize("program, says", [
+    ("around.py", "nothing is registered: .*around.py was loaded twice, as __main__ and as around"),
+    ("hasty.py", r"late: registered when run\(\) was over; put run\(\) at the end")])
+def test_a_server_that_stays_empty_is_told(program, says, tmp_path):
+    done = command_line(tmp_path, program=program)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert re.search(says, done.stderr)
 
 
 @pytest.mark.parametrize("program, missing", [("forgetful.py", "one"), ("mixed.py", "two")])
