@@ -3112,8 +3112,7 @@ NEXT_STATE = {
     (CREATED, "initialize"): INITIALIZING,
     (INITIALIZING, "initialized"): OPERATING,
 }
-LEGAL = {  # method -> the states in which it may be called
-    ...: {OPERATING},  # all that are not named here
+LEGAL = {  # method -> the states in which it may be called; all others: in OPERATING
     "initialize": {CREATED},
     "initialized": {INITIALIZING, OPERATING},
     "notifications/initialized": {INITIALIZING, OPERATING},
@@ -3547,7 +3546,7 @@ class Session:
                            f"protocolVersion and {MCP}clientCapabilities")
         if function is None or era == MODERN_ONLY:
             raise RpcError(METHOD_NOT_FOUND, f"Unknown method: {call.method}")
-        if self.state not in (LEGAL.get(call.method) or LEGAL[...]):
+        if self.state not in LEGAL.get(call.method, {OPERATING}):
             raise RpcError(INVALID_REQUEST, f"{call.method}: {ADVICE[self.state]}")
         if not self.server.serves(capability) and call.method not in LISTS:
             raise RpcError(METHOD_NOT_FOUND, f"{call.method}: this server has no {capability}")
