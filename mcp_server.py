@@ -2245,8 +2245,9 @@ class Signature:
             raise HintError(f"{where}: {error}") from None
         except NameError as error:  # 3.14, as hints_of has it
             raise HintError(f"{where}: a hint {UNREADABLE.format(error)}") from None
-        self.names, self.needed = schema["properties"], schema["required"]
-        self.schema = schema if infer else written_schema
+        self.names, self.schema = schema["properties"], schema if infer else written_schema
+        if not infer:  # what somebody wrote may let through that nothing is there
+            self.load = checked({"required": schema["required"]}, self.load)
         kinds = {name: hint for name, hint, _ in rows}
         self.plain = kinds if infer and all(map(PLAIN.__contains__, kinds.values())) else None
         self.returns = self.schema_returned(hints_of(inner).get("return"), scope)
@@ -2267,10 +2268,6 @@ class Signature:
 
     def convert(self, arguments):
         """{"when": "2026-05-01"} -> {"when": date(2026, 5, 1)}"""
-        missing = [name for name in self.needed if name not in arguments]
-        if missing:  # a written schema has let that through
-            raise ValueError("\n".join(say(
-                ("arguments", name), "a value (required)", ...) for name in missing))
         return self.load({name: value for name, value in arguments.items()
                           if self.open or name in self.names}, "arguments")
 
