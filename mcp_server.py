@@ -1844,33 +1844,31 @@ def dict_plan(hint, args, plan):
              "additionalProperties": schema or True},
             load and (lambda value, at: load_each(value.items(), lambda name: load, at)))
 
-LIMITS = {  # an attribute of a note -> (keyword, the types that it may limit)
-    "ge": ("minimum", "number integer"), "gt": ("exclusiveMinimum", "number integer"),
-    "le": ("maximum", "number integer"), "lt": ("exclusiveMaximum", "number integer"),
-    "multiple_of": ("multipleOf", "number integer"), "pattern": ("pattern", "string"),
-    "min_length": ("minLength", "string array object"),
-    "max_length": ("maxLength", "string array object")}
+LIMITS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum",
+          "lt": "exclusiveMaximum", "multiple_of": "multipleOf", "pattern": "pattern",
+          "min_length": "minLength", "max_length": "maxLength"}
 
 def annotated_plan(hint, args, plan):
     """Annotated[int, "text", Ge(1)]: a note is a text, or has attributes of LIMITS."""
     schema, load = plan(hint.__origin__)
     kind = "bytes" if "contentEncoding" in schema else schema.get("type", "any")
+    length = {"array": "Items", "object": "Properties"}.get(kind, "Length")
     limits = {}
     for note in hint.__metadata__:
-        words = [note, *(getattr(note, word, None) for word in ("description", "documentation"))]
-        for text in words:
-            if isinstance(text, str):
-                schema["description"] = text
+        about = [getattr(note, name, None) for name in ("description", "documentation")]
+        for said in (note, *about):
+            if isinstance(said, str):
+                schema["description"] = said
         parts = getattr(note, "metadata", None)  # pydantic's Field has parts
         for part in (note, *(parts if isinstance(parts, (list, tuple)) else ())):
-            for attribute, (keyword, kinds) in LIMITS.items():
+            for attribute, keyword in LIMITS.items():
                 limit = getattr(part, attribute, None)
                 if limit is not None and not callable(limit):
-                    if kind not in kinds.split() or not isinstance(limit, (str, int, float)):
+                    keyword = keyword.replace("Length", length)
+                    if kind not in map(JSON_TYPES.get, KEYWORDS[keyword][0]):
                         raise HintError(f"{attribute}={limit!r} has no JSON form for {kind}; "
                                         "write that check into the function")
-                    word = {"array": "Items", "object": "Properties"}.get(kind, "Length")
-                    limits[keyword.replace("Length", word)] = limit
+                    limits[keyword] = limit
     schema.update(limits)
     prepare(limits)  # raises SchemaError
     return schema, load
