@@ -2915,10 +2915,6 @@ class Record:
         if self.entry.keys() != {"name", "description"} or type(self.entry["description"]) != str:
             check_options(where, self.entry)  # now, not in the first list
 
-    def describe(self, version):
-        """Its entry in a list, for a client of that revision."""
-        return fit(self.entry, self.fields, version)
-
     def call(self, session, call, given, convert):
         """Call the function with what the client sent.  Raises BadArguments."""
         kinds = {name: type(value) for name, value in given.items()}
@@ -3188,21 +3184,21 @@ def list_page(session, call):
     kept, key = session.server.kept_lists, (kind, call.client.version)
     if cursor is ... and key in kept:
         return kept[key]
-    entries = session.server.entries(kind)  # not before: what changes now is not in `kept`
+    records = session.server.records(kind)  # not before: what changes now is not in `kept`
     if cursor is not ...:
         try:
             from binascii import a2b_base64
             start, name = json.loads(a2b_base64(cursor.encode("ascii")))[kind]
-            names = [entry.key for entry in entries]
+            names = [record.key for record in records]
             start = names.index(name) + 1 if name in names else max(int(start) - 1, 0)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError,
                 RecursionError):
             raise RpcError(INVALID_PARAMS, "cursor: expected one from an earlier answer "
                            "of this list, or none to start over") from None
-    end = start + session.server.page_size if session.server.page_size else len(entries)
-    shown = entries[start:end]
-    result = {kind: [entry.describe(call.client.version) for entry in shown]}
-    if end < len(entries):
+    end = start + session.server.page_size if session.server.page_size else len(records)
+    shown, version = records[start:end], call.client.version
+    result = {kind: [fit(record.entry, record.fields, version) for record in shown]}
+    if end < len(records):
         mark = json.dumps({kind: [end, shown[-1].key]})
         result["nextCursor"] = as_base64(mark.encode())
     if cursor is ...:
@@ -4167,7 +4163,7 @@ class Server:
         for session in list(self._sessions):
             session.tell(LIST_CHANGED.format(kind))
 
-    def entries(self, kind):
+    def records(self, kind):
         """The records in a list: of `resources` those with a fixed URI."""
         if kind not in ("resources", "resourceTemplates"):
             return list(getattr(self, kind).values())
@@ -4178,7 +4174,7 @@ class Server:
         """What this server has to offer, and nothing else."""
         kept = self.kept_lists  # it is asked for with each modern request
         if "capabilities" not in kept:
-            has_arguments = self.prompts or self.entries("resourceTemplates")
+            has_arguments = self.prompts or self.records("resourceTemplates")
             kept["capabilities"] = compact(
                 tools={"listChanged": True} if "tools" in self.kinds else None,
                 resources=({"listChanged": True, "subscribe": True}
