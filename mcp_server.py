@@ -1109,17 +1109,15 @@ def compact(**fields):
     """The fields that were given: compact(a=1, b=None) -> {"a": 1}."""
     return {name: value for name, value in fields.items() if value is not None}
 
-def dataclass_fields(thing):
-    return sys.modules["dataclasses"].fields(thing)  # who has made one has imported it
-
 def as_choice(member):
     """Color.RED -> "red"; its name, if some value of its Enum is not plain JSON."""
     plain = all(isinstance(each.value, (str, int, float)) for each in type(member))
     return member.value if plain else member.name
 
 SIMPLER = {  # what an object has that gives its family away -> one step nearer to JSON
-    "__dataclass_fields__": lambda value: {
-        field.name: getattr(value, field.name) for field in dataclass_fields(value)},
+    "__dataclass_fields__": lambda value: {  # who has made one has imported dataclasses
+        field.name: getattr(value, field.name)
+        for field in sys.modules["dataclasses"].fields(value)},
     "model_dump": lambda value: value.model_dump(mode="json"),  # pydantic
     "_value_": as_choice,  # a member of an Enum
     "isoformat": lambda value: value.isoformat(),  # a datetime, date or time
