@@ -2467,9 +2467,9 @@ def kill_tree(process):
                 pids += map(int, children.read().split())
         except OSError:
             pass
-    for kill, pid in [(os.killpg, process.pid), *((os.kill, pid) for pid in pids[1:])]:
+    for pid in (-process.pid, *pids):  # first the group that the child leads
         try:
-            kill(pid, signal.SIGKILL)  # the child leads a group of its own
+            os.kill(pid, signal.SIGKILL)
         except OSError:  # it is gone already
             pass
 
