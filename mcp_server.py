@@ -706,14 +706,18 @@ class Crew:
 class SerialLane:
     """One long-lived thread for the tools whose state belongs to a thread."""
 
-    _jobs = None
     thread = None  # the one that runs them now
 
+    def __init__(self):
+        self._lock = threading.Lock()  # of all connections, one makes the queue
+        self._jobs = None
+
     def add(self, job):
-        if self._jobs is None:
-            from queue import SimpleQueue
-            self._jobs = SimpleQueue()
-            self.start_thread()
+        with self._lock:
+            if self._jobs is None:
+                from queue import SimpleQueue
+                self._jobs = SimpleQueue()
+                self.start_thread()
         self._jobs.put(job)
 
     def start_thread(self):
