@@ -736,7 +736,8 @@ class SerialLane:
 UNANSWERED = object()  # returned by on_request for what is answered later, by hand
 
 def attempt(step, *args):
-    """step(*args) -> {"result": ...} or {"error": ...}; functions are passed through."""
+    """step(*args) -> {"result": ...} or {"error": ...}.  What is yet to be run (a function),
+    or is UNANSWERED, comes back as it is."""
     try:
         outcome = step(*args)
         later = outcome is UNANSWERED or callable(outcome)
@@ -1263,21 +1264,17 @@ def either(texts):
     texts = list(dict.fromkeys(texts)) or ["nothing"]
     return " or ".join(texts[:8] + ["..."] * (len(texts) > 8))[:400]
 
-def key(value):
-    """A hashable stand-in: key(a) == key(b) exactly when a and b are equal in JSON."""
+def identity(value):
+    """A hashable stand-in: identity(a) == identity(b) exactly when a and b are equal in JSON."""
     if isinstance(value, bool):
         return ("boolean", value)
     if isinstance(value, list):
-        return ("array", *map(key, value))
+        return ("array", *map(identity, value))
     if isinstance(value, dict):
-        return frozenset((name, key(item)) for name, item in value.items())
+        return frozenset((name, identity(item)) for name, item in value.items())
     if isinstance(value, (int, float)) and value % 1 == 0:
         return ("integer", hex(int(value)))  # text: a hash of a number can be foreseen
     return value
-
-def same(a, b):
-    """JSON equality: same(1, 1.0) is True, same(1, True) and same([0], [False]) not."""
-    return key(a) == key(b)
 
 def exact(number):
     """0.1 -> Fraction(1, 10): the decimal number as it was written."""
@@ -1360,7 +1357,7 @@ def unknown(name, known):
 # Two makers of keywords, then the keywords that need a function of their own.
 
 def holds(expected, fits):
-    """Makes a keyword about the value alone: fits(value, rule)."""
+    """The function of a keyword about the value alone: fits(value, rule)."""
     def keyword(rule, value, at, out, seen, parts):
         if not fits(value, rule):
             text = getattr(rule, "text", None) or quote(rule)
@@ -1368,8 +1365,8 @@ def holds(expected, fits):
     return keyword
 
 def children(choose):
-    """Makes a keyword about children: choose(value, rule, parts, seen) picks them, as
-    (name or index, check) pairs."""
+    """The function of a keyword about children: choose(value, rule, parts, seen) picks them,
+    as (name or index, check) pairs."""
     def keyword(rule, value, at, out, seen, parts):
         for step, check in choose(value, rule, parts, seen):
             if check is never and isinstance(step, str):
@@ -1387,7 +1384,7 @@ def type_(rule, value, at, out, seen, parts):
 
 def enum(rule, value, at, out, seen, parts):
     fits, text = rule
-    if key(value) not in fits:
+    if identity(value) not in fits:
         out.append((at, text, value))
 
 def allOf(rule, value, at, out, seen, parts):
@@ -1454,8 +1451,8 @@ def types(names):
     return {*names, *["integer"] * ("number" in names)}, either(names)
 
 def choices(options):
-    """["asc", 1] -> ({key("asc"), key(1)}, '"asc" or 1'): what fits, and as text."""
-    return set(map(key, options)), either(map(quote, options))
+    """["asc", 1] -> ({identity("asc"), identity(1)}, '"asc" or 1'): what fits, and as text."""
+    return set(map(identity, options)), either(map(quote, options))
 
 def must(expected, fits):
     """Makes a readier that leaves the argument as it is, if it fits."""
@@ -1497,7 +1494,7 @@ KEYWORDS = {  # name: (classes of value, form of argument, function[, what readi
     "minItems": (ARRAY, INT, holds("at least {} items", lambda v, n: len(v) >= n)),
     "maxItems": (ARRAY, INT, holds("at most {} items", lambda v, n: len(v) <= n)),
     "uniqueItems": (ARRAY, "boolean", holds("no two equal items", lambda v, on: (
-        not on or len(set(map(key, v))) == len(v)))),
+        not on or len(set(map(identity, v))) == len(v)))),
     "prefixItems": (ARRAY, MANY, children(lambda v, rule, parts, seen: (
         zip(range(len(v)), rule)))),
     "items": (ARRAY, ONE, children(lambda v, rule, parts, seen: (
@@ -1529,7 +1526,7 @@ KEYWORDS = {  # name: (classes of value, form of argument, function[, what readi
         f"the dialect {' or '.join(DIALECTS)}", lambda uri: uri.rstrip("#") in DIALECTS)),
 }
 
-def modern(schema):
+def respelled(schema):
     """The schema with draft-07's list form of items, and dependencies, respelled."""
     new = dict(schema)
     if isinstance(schema.get("items"), list):
@@ -1590,7 +1587,7 @@ class Compiler:
         name = (id(schema), scope)
         if name not in self.made:
             asks = any(word.startswith("unevaluated") for word in schema)
-            todo, parts, words = {}, {}, modern(schema)
+            todo, parts, words = {}, {}, respelled(schema)
             self.made[name] = walk(todo, parts, asks)  # now: a subschema may refer to it
             for word in [word for word in KEYWORDS if word in words]:
                 parts[word] = self.ready(word, words[word], (at, word), base, scope)
@@ -1704,7 +1701,7 @@ def from_base64(cls, value):
     from base64 import b64decode
     return b64decode(value, validate=True)
 
-PLAIN = (str, int, float, bool)  # Python's types that are JSON's as well
+JSON_CLASSES = (str, int, float, bool)  # Python's types that are JSON's as well
 STRING = {"type": "string"}
 LEAVES = {  # a type without parts -> (schema, load(type, value))
     "typing.Any": ({}, None),
@@ -1803,9 +1800,9 @@ def choice_plan(choices):
     kinds = {json_type(value) for value in values}
     schema = {"type": kinds.pop(), "enum": values} if len(kinds) == 1 else {"enum": values}
     schema = schema if values else {"type": "null"}  # Literal[None]
-    meanings = {key(value): meaning for value, meaning in choices}
+    meanings = {identity(value): meaning for value, meaning in choices}
     return (schema if len(values) == len(choices) else Nullable(schema),
-            lambda value, at: meanings[key(value)])
+            lambda value, at: meanings[identity(value)])
 
 def array_plan(build, hint, args, plan):
     """list[T], set[T] and tuple[T, ...]; build is one of list, set, frozenset, tuple."""
@@ -2208,7 +2205,8 @@ def without_nulls(value, schema):
     return change_parts(value, schema, without_nulls)
 
 class Signature:
-    """What a function takes (schema), and its arguments as it wants them (convert, bind).
+    """What a function takes (schema), and its arguments as it wants them (load_arguments,
+    bind).
 
     With a schema that somebody wrote, the hints only say what to convert."""
 
@@ -2223,7 +2221,7 @@ class Signature:
                     raise HintError(f"parameter {kind}{name}: clients send arguments by "
                                     "name; write a list or dict, or pass input_schema "
                                     "(a decorator needs functools.wraps)")
-                if hint is MISSING and type(default) in PLAIN:
+                if hint is MISSING and type(default) in JSON_CLASSES:
                     hint = type(default)
                 try:
                     hint = resolve(hint, scope)
@@ -2245,11 +2243,11 @@ class Signature:
             raise HintError(f"{where}: {error}") from None
         except NameError as error:  # 3.14, as hints_of has it
             raise HintError(f"{where}: a hint {UNREADABLE.format(error)}") from None
-        self.names, self.schema = schema["properties"], schema if infer else written_schema
+        self.fields, self.schema = schema["properties"], schema if infer else written_schema
         if not infer:  # what somebody wrote may let through that nothing is there
             self.load = checked({"required": schema["required"]}, self.load)
         kinds = {name: hint for name, hint, _ in rows}
-        self.plain = kinds if infer and all(map(PLAIN.__contains__, kinds.values())) else None
+        self.usual = kinds if infer and all(map(JSON_CLASSES.__contains__, kinds.values())) else None
         self.returns = self.schema_returned(hints_of(inner).get("return"), scope)
 
     @staticmethod
@@ -2257,7 +2255,7 @@ class Signature:
         """The schema of a returned dataclass or TypedDict; others go out as text."""
         try:
             hint = resolve(hint, scope)
-            if hint in PLAIN:
+            if hint in JSON_CLASSES:
                 return None
             if hasattr(hint, "__total__") or hasattr(hint, "__dataclass_fields__") and all(
                     field.init for field in hint.__dataclass_fields__.values()):
@@ -2266,10 +2264,10 @@ class Signature:
             pass
         return None
 
-    def convert(self, arguments):
+    def load_arguments(self, arguments):
         """{"when": "2026-05-01"} -> {"when": date(2026, 5, 1)}"""
         return self.load({name: value for name, value in arguments.items()
-                          if self.open or name in self.names}, "arguments")
+                          if self.open or name in self.fields}, "arguments")
 
     def bind(self, arguments, context):
         """{"a": 1, "b": 2} -> ([1], {"b": 2, "ctx": context}) for def f(a, /, b, ctx)"""
@@ -2917,27 +2915,27 @@ class Record:
         if self.entry.keys() != {"name", "description"} or type(self.entry["description"]) != str:
             check_options(where, self.entry)  # now, not in the first list
 
-    def call(self, session, call, given, convert):
+    def call(self, session, call, given, coerces):
         """Call the function with what the client sent.  Raises BadArguments."""
         kinds = {name: type(value) for name, value in given.items()}
-        is_plain = kinds == self.signature.plain  # nothing to check, nothing to convert
-        ready = given if is_plain else self.ready(given, convert)
+        is_plain = kinds == self.signature.usual  # nothing to check, nothing to convert
+        ready = given if is_plain else self.ready(given, coerces)
         context = self.signature.context and Context(session, call, self.is_async)
         args, kwargs = self.signature.bind(ready, context)
         return finished(call, self.fn(*args, **kwargs))
 
-    def ready(self, given, convert):
+    def ready(self, given, coerces):
         """Check what the client sent -> what the function wants.
 
-        convert: take "5" for 5, as `coerce` does."""
+        coerces: take "5" for 5, where that helps."""
         problems = self.check_input(given, "arguments")
-        if problems and convert:
+        if problems and coerces:
             given = coerce(given, self.input_schema, fitting())
             problems = self.check_input(given, "arguments")
         if problems:
             raise BadArguments("\n".join(problems))
         try:
-            return self.signature.convert(given)
+            return self.signature.load_arguments(given)
         except ValueError as error:
             raise BadArguments(str(error)) from None
 
@@ -3183,7 +3181,7 @@ def list_page(session, call):
     that entry is gone.  The first page is kept until the server's lists change."""
     kind = LISTS[call.method]
     cursor, start = call.params.get("cursor", ...), 0
-    kept, key = session.server.kept_lists, (kind, call.client.version)
+    kept, key = session.server.kept, (kind, call.client.version)
     if cursor is ... and key in kept:
         return kept[key]
     records = session.server.records(kind)  # not before: what changes now is not in `kept`
@@ -3210,40 +3208,41 @@ def list_page(session, call):
 def refuse(message):
     raise RpcError(INTERNAL_ERROR, message)
 
-def guarded(session, call, what, work, failed):
-    """work(), which is user code.  If it fails: failed(a sentence for the client, masked
-    if that is asked for); the traceback goes to stderr."""
+def guarded(session, call, what, work, on_failure):
+    """work(), which is user code.  If it fails: on_failure(a sentence for the client,
+    masked if that is asked for), which makes a result, or raises; the traceback goes to
+    stderr."""
     try:
         return work()
     except (RpcError, InputRequired):
         raise
     except ToolError as error:
-        return failed(str(error))
+        return on_failure(str(error))
     except BaseException as error:  # SystemExit too: the call ends, the server does not
         if call.cancelled:
-            return failed("cancelled")
+            return on_failure("cancelled")
         why = describe(error)
         if session.server.mask_errors:
             why = f"internal error (reference {os.urandom(4).hex()})"
         elif isinstance(error, EOFError):
             why += "; stdin belongs to the client: take a parameter, or ask with ctx.elicit"
         log_traceback(f"{what} failed: {why}")
-        return failed(f"{what} failed: {why}")
+        return on_failure(f"{what} failed: {why}")
 
-def for_crew(session, call, what, work, timeout=None):
+def as_job(session, call, what, work, timeout=None):
     """work(), guarded, as the crew will run it: with a time limit and a heartbeat."""
-    failed = error_result if call.method == "tools/call" else refuse
+    on_failure = error_result if call.method == "tools/call" else refuse
     call.timeout = session.server.timeout if timeout is None else timeout
     if call.timeout:
         call.late = partial(
-            failed, f"{what} timed out after {call.timeout:g} s and was stopped")
+            on_failure, f"{what} timed out after {call.timeout:g} s and was stopped")
     meta, heartbeat = call.params.get("_meta"), session.server.heartbeat
     if meta and session.connection and is_id(meta.get("progressToken")):
         call.progress = Progress(session.connection, call, meta["progressToken"], heartbeat)
         if heartbeat:
             first = time.monotonic() + heartbeat
             session.connection.set_alarm(call, first, call.progress.beat)
-    return partial(call.run, guarded, session, call, what, work, failed)
+    return partial(call.run, guarded, session, call, what, work, on_failure)
 
 def named(records, kind, call):
     """The record that a request names, and the arguments that it gives."""
@@ -3256,19 +3255,19 @@ def named(records, kind, call):
 
 def tools_call(session, call):
     tool, given = named(session.server.tools, "Tool", call)
-    version, convert = call.client.version, tool.coerce or session.server.coerce
+    version, coerces = call.client.version, tool.coerce or session.server.coerce
     call.serial = tool.serial
 
     def work():
         try:
-            return tool.result(tool.call(session, call, given, convert), version)
+            return tool.result(tool.call(session, call, given, coerces), version)
         except BadArguments as error:
             message = f"Invalid arguments for tool {tool.key!r}:\n{error}"
             log("debug", message)
             if version < V2025_11:
                 raise RpcError(INVALID_PARAMS, message) from None
             return error_result(message)
-    return for_crew(session, call, f"Tool {tool.key!r}", work, tool.timeout)
+    return as_job(session, call, f"Tool {tool.key!r}", work, tool.timeout)
 
 def not_found(uri, why=""):
     return RpcError(RESOURCE_NOT_FOUND, f"Resource not found: {uri}{why}", {"uri": uri})
@@ -3288,7 +3287,7 @@ def read_resource(session, call, uri):
     """Find a resource and read it -> the result of resources/read."""
     resource, values = find_resource(session.server, uri)
     try:
-        value = resource.call(session, call, values, convert=True)
+        value = resource.call(session, call, values, coerces=True)
         result = {"contents": resource.contents(value, uri)}
     except BadArguments as error:
         raise not_found(uri, f"\n{error}") from None
@@ -3302,7 +3301,7 @@ def read_resource(session, call, uri):
 def resources_read(session, call):
     uri = param(call.params, "uri", str)
     work = partial(read_resource, session, call, uri)
-    return for_crew(session, call, f"Resource {uri}", work)
+    return as_job(session, call, f"Resource {uri}", work)
 
 def resources_subscribe(session, call):
     session.topics.add((UPDATED, param(call.params, "uri", str)))
@@ -3317,13 +3316,13 @@ def prompts_get(session, call):
 
     def work():
         try:
-            value = prompt.call(session, call, given, convert=True)
+            value = prompt.call(session, call, given, coerces=True)
         except BadArguments as error:
             raise RpcError(INVALID_PARAMS, f"Invalid arguments for prompt {prompt.key!r}:\n"
                            f"{error}") from None
         return {"description": prompt.entry["description"],
                 "messages": messages_of(value, call.client.version)}
-    return for_crew(session, call, f"Prompt {prompt.key!r}", work)
+    return as_job(session, call, f"Prompt {prompt.key!r}", work)
 
 def completions(session, call, record, argument, value):
     """The candidates for what was typed: from a function, or from the type of the
@@ -3356,7 +3355,7 @@ def completion_complete(session, call):
         raise RpcError(INVALID_PARAMS, "argument: expected a name out of "
                        f"{list(record.input_schema['properties'])} and a text value")
     work = partial(completions, session, call, record, name, value)
-    return for_crew(session, call, f"Completion of {name!r}", work)
+    return as_job(session, call, f"Completion of {name!r}", work)
 
 def logging_set_level(session, call):
     session.client.log_level = param(call.params, "level", str, choices=LOG_LEVELS)
@@ -4017,7 +4016,7 @@ class Server:
         self.resources = {}          # URI or template -> Resource
         self.prompts = {}            # name -> Prompt
         self.kinds = set()           # the KINDS that it has, or has had
-        self.kept_lists = {}         # (kind, revision) -> its first page; capabilities
+        self.kept = {}               # answers that hold until a list changes: first pages
         self._limits = {"max_workers": max_workers, "max_line": max_line}
         self.seal = Seal()
         self._lane = SerialLane()
@@ -4161,7 +4160,7 @@ class Server:
             self._tell_of_list(kind)
 
     def _tell_of_list(self, kind):
-        self.kept_lists = {}  # a new one: who fills the old one right now does no harm
+        self.kept = {}  # a new one: who fills the old one right now does no harm
         for session in list(self._sessions):
             session.tell(LIST_CHANGED.format(kind))
 
@@ -4174,7 +4173,7 @@ class Server:
 
     def capabilities(self) -> dict[str, Any]:
         """What this server has to offer, and nothing else."""
-        kept = self.kept_lists  # it is asked for with each modern request
+        kept = self.kept  # it is asked for with each modern request
         if "capabilities" not in kept:
             has_arguments = self.prompts or self.records("resourceTemplates")
             kept["capabilities"] = compact(
@@ -4401,7 +4400,7 @@ def register_public(server, module):
                           "decorate a function with @register (what stands under if __name__ "
                           '== "__main__" is not run here)')
 
-def load(target):
+def server_of(target):
     """FILE.py or FILE.py:object -> the Server that the file fills, holds, or could be."""
     path, name = split_target(target)
     # subtle: what FILE imports as `register` is that of a new server, each time; so it can
@@ -4710,7 +4709,7 @@ def main():
     options = read_options()
 
     def get_server():
-        server = load(options.file) if options.file else demo()
+        server = server_of(options.file) if options.file else demo()
         server.timeout = options.timeout or server.timeout
         return server
 
