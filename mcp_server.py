@@ -3721,6 +3721,45 @@ def flush_streams():
         except (OSError, ValueError, AttributeError):  # broken, closed, or none at all
             pass
 
+class Printed:
+    """What is printed, on its way to the real stderr: a pipe that is always emptied.
+
+    A client that does not read its stderr is waited for once; then it is dropped."""
+
+    def __init__(self, stderr):
+        self._stderr = stderr
+        self.out, self.into = os.pipe()
+        self.dropped = 0                  # bytes that stderr did not take
+        self.written = threading.Event()  # it has taken all else
+        self.written.set()
+
+    def carry(self):
+        """Bring some of it to stderr.  False at the end."""
+        data = os.read(self.out, PIECE)
+        if data and self.written.wait(0 if self.dropped else 1):
+            note = f"[{self.dropped} bytes dropped]\n" if self.dropped else ""
+            self.dropped = 0
+            self.written.clear()
+            try:
+                start_thread(self._write, "mcp-stderr", note.encode() + data)
+            except RuntimeError:  # the system has no more threads
+                self._write(note.encode() + data)
+        else:
+            self.dropped += len(data)
+        return bool(data)
+
+    def _write(self, data):
+        # on a thread of its own, as it may take for ever
+        try:
+            while data:
+                try:
+                    data = data[os.write(self._stderr, data):]
+                except BlockingIOError:  # somebody who shares it has made it so
+                    time.sleep(TICK)
+        except OSError:
+            pass
+        self.written.set()
+
 class StandardIO:
     """with StandardIO() as io: ... io.reader, io.writer ...
 
@@ -3731,12 +3770,17 @@ class StandardIO:
         self.on_gone = lambda: None
         self._restore = restore
         self._stop_signals = signals  # numbers of those that end us
-        self._dropped = 0   # bytes that stderr did not take
-        self._written = threading.Event()  # it has taken all else
-        self._written.set()
+        self._parent = os.getppid()
 
     def __enter__(self):
-        self._parent = os.getppid()
+        self._move_descriptors()
+        self._mend_streams()
+        self._hear_signals()
+        self._carrier = start_thread(self._carry, "mcp-stderr")
+        flush_streams()  # what was printed before now
+        return self
+
+    def _move_descriptors(self):
         for standard in (0, 1, 2):
             try:
                 os.fstat(standard)
@@ -3748,12 +3792,14 @@ class StandardIO:
             os.set_blocking(self._out, True)
         self.reader = os.fdopen(self._in, "rb", PIECE, closefd=False)
         self.writer = os.fdopen(self._out, "wb", PIECE, closefd=False)
-        self._printed, self._pipe = os.pipe()
+        self._printed = Printed(self._err)
         empty = os.open(os.devnull, os.O_RDONLY)
         # Windows: dup2 onto 0, 1 and 2 calls SetStdHandle too, so children follow
-        for source, standard in ((empty, 0), (self._pipe, 1), (self._pipe, 2)):
+        for source, standard in ((empty, 0), (self._printed.into, 1), (self._printed.into, 2)):
             os.dup2(source, standard)
         os.close(empty)
+
+    def _mend_streams(self):
         self._consoles = {}
         for name, standard, real in (("stdout", 1, self._out), ("stderr", 2, self._err)):
             if os.name != "posix" and os.isatty(real):
@@ -3764,31 +3810,31 @@ class StandardIO:
         self._held_back = hasattr(sys.stdout, "reconfigure") and not sys.stdout.line_buffering
         if self._held_back:  # what is printed into a pipe would be, until there is much of it
             sys.stdout.reconfigure(line_buffering=True)
+
+    def _hear_signals(self):
+        # subtle: the system may hand a signal to any thread, and then the main one sleeps
+        # on.  Its number arrives in this pipe, and the carrier wakes the main thread.
         self._signals = self._wake = None
         if self._stop_signals and os.name == "posix":
-            # subtle: the system may hand a signal to any thread, and then the main one
-            # sleeps on.  Its number arrives here, and the carrier wakes the main thread.
             import signal
             self._signals, self._wake = os.pipe()
             os.set_blocking(self._wake, False)
             signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
-        self._carrier = start_thread(self._carry, "mcp-stderr")
-        flush_streams()  # what was printed before now
-        return self
 
     def __exit__(self, *exception):
         if self._wake is not None:
             import signal
             signal.set_wakeup_fd(-1)
         flush_streams()
-        out, err = self._out if self._restore else self._err, self._err
-        if not self._written.wait(GRACE) and os.name != "posix":
+        printed, err = self._printed, self._err
+        out = self._out if self._restore else err
+        if not printed.written.wait(GRACE) and os.name != "posix":
             out = err = os.open(os.devnull, os.O_WRONLY)  # Windows: dup2 would wait, too
         os.dup2(out, 1)
         os.dup2(err, 2)
-        os.close(self._pipe)
+        os.close(printed.into)
         self._carrier.join(GRACE)  # the pipe has no writer left, unless a child has it
-        self._written.wait(GRACE)
+        printed.written.wait(GRACE)
         if self._restore:
             for name, stream in self._consoles.items():
                 setattr(sys, name, stream)
@@ -3797,21 +3843,22 @@ class StandardIO:
             os.dup2(self._in, 0)
             for descriptor in (self._in, self._out, self._err):
                 os.close(descriptor)
-        elif self._dropped and os.name == "posix":
+        elif printed.dropped and os.name == "posix":
             os.set_blocking(2, False)  # nobody reads it: what is printed now is lost
 
     def _carry(self):
+        """On a thread: carry what is printed, and see who is gone."""
         import select
         if hasattr(select, "poll"):
             self._carry_and_watch(select)
         else:  # Windows: there is no way to watch anybody
-            while self._carry_some():
+            while self._printed.carry():
                 pass
-        os.close(self._printed)
+        os.close(self._printed.out)
 
     def _carry_and_watch(self, select):
-        watch = select.poll()
-        watch.register(self._printed, select.POLLIN)
+        watch, printed = select.poll(), self._printed.out
+        watch.register(printed, select.POLLIN)
         # told only when nobody reads it any more; macOS tells only who asks for it, and
         # would tell of what is typed on a terminal
         watch.register(self._out, 0 if os.isatty(self._out) else select.POLLHUP)
@@ -3824,12 +3871,12 @@ class StandardIO:
             watch.register(self._signals, select.POLLIN)
         while True:
             ready = dict(watch.poll(2000 if parent is None else None))
-            if self._printed in ready and not self._carry_some():
+            if printed in ready and not self._printed.carry():
                 break
             if self._signals in ready:
                 if set(os.read(self._signals, 64)) & set(self._stop_signals):
                     self.on_gone()
-            others = ready.keys() - {self._printed, self._signals}
+            others = ready.keys() - {printed, self._signals}
             for descriptor in others:
                 watch.unregister(descriptor)
             # macOS: POLLNVAL is all it has to say of devices such as /dev/null
@@ -3839,34 +3886,6 @@ class StandardIO:
                 self.on_gone()
         if parent is not None:
             os.close(parent)
-
-    def _carry_some(self):
-        """Bring what was printed to stderr.  False at the end."""
-        data = os.read(self._printed, PIECE)
-        # a client that does not read its stderr is waited for once, and then not again
-        if data and self._written.wait(0 if self._dropped else 1):
-            note = f"[{self._dropped} bytes dropped]\n" if self._dropped else ""
-            self._dropped = 0
-            self._written.clear()
-            try:
-                start_thread(self._write, "mcp-stderr", note.encode() + data)
-            except RuntimeError:  # the system has no more threads
-                self._write(note.encode() + data)
-        else:
-            self._dropped += len(data)
-        return bool(data)
-
-    def _write(self, data):
-        """On a thread of its own, as it may take for ever."""
-        try:
-            while data:
-                try:
-                    data = data[os.write(self._err, data):]
-                except BlockingIOError:  # somebody who shares it has made it so
-                    time.sleep(TICK)
-        except OSError:
-            pass
-        self._written.set()
 
 # ----------------------------------------------------------------------------------
 # 18. Server: register, serve, run
