@@ -528,14 +528,14 @@ class Call:
 #
 # The thread that has read a call runs it at once: no hand-over, nobody to wake, and
 # most calls are done in microseconds.  One that takes longer must not keep the others
-# waiting, so a foreman looks every millisecond, but only while something is going on,
-# and less often while all of them are quick:
+# waiting, so a foreman looks every millisecond, but only while something is going on.
+# If no job was begun since his last look, and
 #
-#   the leader runs a job, and none was begun since the last look   -> another one leads
-#   jobs wait, and none was begun since the last look               -> another one helps
+#   the leader is away, running one   -> another one leads
+#   jobs wait                         -> another one helps
 #
-# Where nothing was begun the crew hurries: as long as more calls begin than end, whoever
-# begins one first passes on what else there is to do, and the foreman hardly looks.
+# From then on the crew hurries, as long as more jobs begin than end: whoever begins one
+# first passes on what else there is to do.
 # ----------------------------------------------------------------------------------
 
 def new_bell():
@@ -688,18 +688,17 @@ class Crew:
             with self._lock:
                 away = self._leader is not None and not self._reading
                 waiting = bool(self._jobs) and self._busy < self._max_workers
-                stuck = (away or waiting) and self._begun == begun
+                still = self._begun == begun  # no job was begun since the last look
+                stuck = still and (away or waiting)
                 lead = away and (stuck or now - self._left > LONG)
-                wake = self._send(lead) if lead or stuck else None
+                wake = self._send(lead) if stuck or lead else None
                 self._hurry = stuck or (self._hurry and self._busy > busy)
-                quiet = not (away or waiting or self._closed) and self._begun == begun
-                quick = self._begun > begun + 1
                 begun, busy = self._begun, self._busy
-                self._foreman_parked = quiet
+                rests = still and not (away or waiting or self._closed)
+                self._foreman_parked = rests
             if wake:
                 wake()
-            pace = 1 if not quick else 20 if self._hurry else 2
-            pause = min(self._due - now, FOREVER if quiet else pace * TICK)
+            pause = min(self._due - now, FOREVER if rests else TICK)
             bell.acquire(timeout=min(max(pause, 0), threading.TIMEOUT_MAX))
             self._foreman_parked = False
 
