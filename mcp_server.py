@@ -2040,31 +2040,38 @@ def as_default(value):
                         "inside the function")
     return shown
 
+NO_HINT = {"ctx": "ctx: Context", "context": "context: Context",
+           "self": "register(object.method), with an object made first",
+           "cls": "register(Class.method), after the class"}
+
+def plan_field(name, hint, default, plan):
+    """The plan of a field or a parameter, with its default.  Raises HintError."""
+    if hint is MISSING:
+        raise HintError("it has no type hint; write " + NO_HINT.get(
+            name, f"{name}: str (or int, float, bool, list[str], ...)"))
+    schema, load = plan(hint)
+    if default is None:
+        return nullable(schema, load)
+    if default is not MISSING and default is not OPTIONAL:
+        schema["default"] = as_default(default)
+        if type(default) is not hint:  # else it surely fits
+            problems = prepare(schema)(schema["default"], "its default")
+            if problems:
+                raise HintError(problems[0])
+    return schema, load
+
 def plan_fields(kind, rows, about, plan, strict=True):
     """The plan of an object with these fields; load gives them in a dict.
 
     If not strict, a field that has no plan is passed on as it comes."""
     fields, required, loads, absent = {}, [], {}, {}  # absent: None if they are left out
     for name, hint, default in rows:
-        schema, load = {}, None
         try:
-            if hint is MISSING:
-                write = {"ctx": "ctx: Context", "context": "context: Context",
-                         "self": "register(object.method), with an object made first"}
-                raise HintError("it has no type hint; write " + write.get(
-                    name, f"{name}: str (or int, float, bool, list[str], ...)"))
-            schema, load = plan(hint)
-            if default is None:
-                schema, load = nullable(schema, load)
-            elif default is not MISSING and default is not OPTIONAL:
-                schema["default"] = as_default(default)
-                if type(default) is not hint:  # else it surely fits
-                    problems = prepare(schema)(schema["default"], "its default")
-                    if problems:
-                        raise HintError(problems[0])
+            schema, load = plan_field(name, hint, default, plan)
         except HintError as error:
             if strict:
                 raise HintError(f"{kind} {name!r}: {error}") from None
+            schema, load = {}, None
         if load and not strict:
             load = checked(schema, load)  # a written schema may let anything through
         if default is MISSING and isinstance(schema, Nullable):

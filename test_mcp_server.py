@@ -2210,6 +2210,7 @@ def refused():
     def context(ctx): ...
     return [(no_hint, "tool 'f': parameter 'x': it has no type hint; write x: str"),
             (context, "write ctx: Context"), (Adder.method, "with an object made first"),
+            (lambda cls, a: 1, r"write register\(Class.method\), after the class"),
             (odd_default, "parameter 'x': it has no type hint"),
             (lambda x: x, "parameter 'x'"), (star, r"parameter \*xs: clients send arguments by name"),
             (kwargs, "input_schema"),
