@@ -1219,12 +1219,12 @@ QUOTER = json.JSONEncoder(ensure_ascii=False, default=str)
 
 def quote(value):
     """The value as JSON, cut short; a lone surrogate becomes an escape."""
-    if isinstance(value, str) and len(value) > 60:
-        value = value[:57] + "..."
-    if isinstance(value, int) and value.bit_length() > 200:  # str() may refuse it
+    if isinstance(value, str):
+        value = value if len(value) <= 60 else value[:57] + "..."
+    elif isinstance(value, int) and value.bit_length() > 200:  # str() may refuse it
         return f"<{value.bit_length()} bits>"
     text = QUOTER.encode(value)[:120]
-    return text.encode("utf-8", "backslashreplace").decode()
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 def counted(number, noun):
     """1 item, 3 items"""
@@ -1658,7 +1658,10 @@ def prepare(schema):
             last = [f"{where(path)}: {stop}"]
         except RecursionError:
             last = [f"{where(path)}: expected less depth, got a value nested too deeply"]
-        return [say(*problem) for problem in out[:MAX_PROBLEMS]] + last if out else last
+        if not out:
+            return last
+        del out[MAX_PROBLEMS:]
+        return [say(*problem) for problem in out] + last
     return check
 
 def validate(value: Any, schema: Any, path: str = "value") -> list[str]:
